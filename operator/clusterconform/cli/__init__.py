@@ -1,0 +1,1 @@
+"""The human's door: one program, ``clusterconform``, whose commands live in a module each."""

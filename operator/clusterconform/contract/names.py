@@ -1,0 +1,47 @@
+"""Every string that stands on the wire, once.
+
+Values are those of contract §1 unless a comment says that they are ours.
+"""
+
+from typing import Final, NewType
+
+NodeName = NewType("NodeName", str)
+NodeUid = NewType("NodeUid", str)
+Backend = NewType("Backend", str)
+
+GROUP: Final = "outpost.dhnt.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "RuntimeProfile"
+PLURAL: Final = "runtimeprofiles"
+CRD_NAME: Final = f"{PLURAL}.{GROUP}"
+
+RUNTIME_LABEL: Final = f"{GROUP}/runtime"
+BACKEND_LABEL: Final = f"{GROUP}/backend"
+HOST_LABEL: Final = f"{GROUP}/host"
+IDENTITY_LABELS: Final = (RUNTIME_LABEL, BACKEND_LABEL, HOST_LABEL)
+
+PROVIDER_TAINT_KEY: Final = "virtual-kubelet.io/provider"
+PROVIDER_TAINT_EFFECT: Final = "NoSchedule"
+PROVIDER_TAINT_VALUE: Final = "outpost"
+
+# Ours: lists the marks that we wrote on a node, so that only those are ever taken back.
+MARKS_ANNOTATION: Final = f"{GROUP}/managed-marks"
+
+# Virtual-kubelet's own ways of saying what a node is (node-facts §4).
+TYPE_LABEL: Final = "type"
+VIRTUAL_KUBELET_TYPE: Final = "virtual-kubelet"
+VIRTUAL_KUBELET_ANNOTATION_PREFIX: Final = "virtual-kubelet.io/"
+
+# k3s's own ways (node-facts §3).
+NODE_ARGS_ANNOTATION: Final = "k3s.io/node-args"
+K3S_PROVIDER_ID_PREFIX: Final = "k3s://"
+K3S_VERSION_MARK: Final = "+k3s"
+
+CONFORMANT_CONDITION: Final = "RuntimeConformant"
+FIELD_MANAGER: Final = "clusterconform"
+
+NAMESPACE: Final = "clusterconform-system"
+SERVICE_ACCOUNT: Final = "clusterconform"
+STATE_CONFIGMAP: Final = "clusterconform-state"
+SEEDED_KEY: Final = "seeded"

@@ -1,0 +1,183 @@
+"""The shape in which decisions answer, and the closed vocabulary of reasons."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from clusterconform.contract.profile import RuntimeProfile
+
+
+class IdentityKind(StrEnum):
+    """Whose node it is, as ``simulate`` prints it."""
+
+    MANAGED = "managed"
+    CONFLICTING = "conflicting"
+    UNIDENTIFIED = "unidentified"
+    UNKNOWN_BACKEND = "unknown-backend"
+
+
+class Evidence(StrEnum):
+    """Where a node says what it is, apart from our labels (design: node-facts §3 and §4)."""
+
+    NODE_ARGS = "k3s.io/node-args begins with agent"
+    PROVIDER_ID = "provider ID k3s://"
+    KUBELET_VERSION = "kubelet version +k3s"
+    TYPE_LABEL = "label type=virtual-kubelet"
+    ANNOTATIONS = "virtual-kubelet's annotations"
+    PROVIDER_TAINT = "provider taint"
+    NAME_SUFFIX = "name ends with a virtual backend's suffix"
+
+
+AGENT_EVIDENCE = frozenset({Evidence.NODE_ARGS, Evidence.PROVIDER_ID, Evidence.KUBELET_VERSION})
+
+
+class Reason(StrEnum):
+    """Why: the same word in conditions, Events, metrics, logs and docs (an agreement test compares them)."""
+
+    CONFORMS = "Conforms"
+    """The node carries what its profile wants."""
+
+    RUNTIME_LABEL_DRIFTED = "RuntimeLabelDrifted"
+    """The runtime label is absent or not the one of the backend."""
+
+    BACKEND_LABEL_MISSING = "BackendLabelMissing"
+    """The backend label is absent; condition or adoption and the evidence name the profile."""
+
+    HOST_LABEL_MISSING = "HostLabelMissing"
+    """The host label is absent and can be derived."""
+
+    HOST_UNKNOWN = "HostUnknown"
+    """The host label is absent and nothing tells what it should be."""
+
+    PROVIDER_TAINT_DRIFTED = "ProviderTaintDrifted"
+    """The provider taint is absent or has another value."""
+
+    MARK_UNWANTED = "MarkUnwanted"
+    """A mark that we wrote is no longer wanted by the profile."""
+
+    KUBELET_ENDPOINT_ADVERTISED = "KubeletEndpointAdvertised"
+    """A virtual node advertises a kubelet port, an API that it must not claim."""
+
+    CONTESTED = "Contested"
+    """Another writer put a key back three times within ten minutes; it is left alone for an hour."""
+
+    WRITE_REJECTED = "WriteRejected"
+    """The API server refused our write for good; it is not sent again until something changes."""
+
+    HOST_NAME_MISMATCH = "HostNameMismatch"
+    """Advice: an agent's name does not begin with its host label; it will never be reaped (contract D3)."""
+
+    NAME_SUFFIX_MISMATCH = "NameSuffixMismatch"
+    """Advice: a virtual node's name does not end with its backend's suffix."""
+
+    IDENTITY_CONFLICT = "IdentityConflict"
+    """The evidence contradicts the class of the claimed backend; nothing but the condition is written."""
+
+    UNIDENTIFIED = "Unidentified"
+    """No backend label, and no right to add one."""
+
+    UNKNOWN_BACKEND = "UnknownBackend"
+    """The backend label names no RuntimeProfile."""
+
+    PROFILE_NOT_ACCEPTED = "ProfileNotAccepted"
+    """The backend's RuntimeProfile is not accepted and acts on nothing."""
+
+    NOT_ENFORCED = "NotEnforced"
+    """No profile keeps this node to its contract any more."""
+
+    ACCEPTED = "Accepted"
+    """A profile that acts."""
+
+    INVALID = "Invalid"
+    """A profile that breaks its class's rules."""
+
+    ANOTHER_AGENT_PROFILE = "AnotherAgentProfile"
+    """A second profile of class agent; the older one acts."""
+
+    EVIDENCE_INCOMPLETE = "EvidenceIncomplete"
+    """No complete list of nodes and profiles yet, so nothing is concluded from what is absent."""
+
+    NO_NODES = "NoNodes"
+    """A profile without nodes."""
+
+    NODES_NOT_CONFORMANT = "NodesNotConformant"
+    """Some nodes of the profile do not conform."""
+
+    WRITES_FAILING = "WritesFailing"
+    """Some writes to nodes of the profile fail."""
+
+    DRIFT_REPAIRED = "DriftRepaired"
+    """Marks were put back (Events only)."""
+
+
+ADVICE = frozenset({Reason.HOST_NAME_MISMATCH, Reason.NAME_SUFFIX_MISMATCH})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        reason: The word for it.
+        message: One clause for a person; holds nothing that changes by itself, such as a time, since the
+            text goes into a condition and every change of it would be a write.
+    """
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose node it is.
+
+    Attributes:
+        kind: The answer.
+        profile: The profile that the claim or the evidence names; None where none is named.
+        evidence: What the node says about itself.
+        finding: What is to be said about it; None for a managed node.
+    """
+
+    kind: IdentityKind
+    profile: RuntimeProfile | None
+    evidence: frozenset[Evidence]
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVerdict:
+    """Whether a node conforms, and why not.
+
+    Attributes:
+        identity: Whose node it is.
+        findings: Everything that is not as it should be, advice included, in a fixed order.
+        contested: Marks that another writer keeps putting back, sorted.
+    """
+
+    identity: Identity
+    findings: tuple[Finding, ...]
+    contested: tuple[str, ...] = ()
+
+    @property
+    def conformant(self) -> bool:
+        """Whether nothing but advice was found; a node of no profile conforms to none."""
+        return not any(finding.reason not in ADVICE for finding in self.findings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """All profiles of a cluster, judged.
+
+    Attributes:
+        profiles: By backend, those whose spec could be read, accepted or not.
+        refusals: By name, why a profile is not accepted.
+    """
+
+    profiles: Mapping[str, RuntimeProfile]
+    refusals: Mapping[str, Finding]
+
+    @cached_property
+    def accepted(self) -> Mapping[str, RuntimeProfile]:
+        """By backend, the profiles that act."""
+        return {name: profile for name, profile in self.profiles.items() if name not in self.refusals}

@@ -1,0 +1,207 @@
+"""One node, one decision: facts, profiles, memory and now give verdict, plan, memory and a next look.
+
+Everything that is ever written to a Node is planned here. The plan is empty for a node that is being deleted,
+and for one that no accepted, enforcing profile manages, apart from turning our own condition to Unknown.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from clusterconform.contract.facts import NodeFacts, Taint, marks_listed
+from clusterconform.contract.memory import NodeMemory
+from clusterconform.contract.plan import CONDITION_MARK, PROVIDER_TAINT_MARK, ConditionWrite, MarksPatch, Plan
+from clusterconform.contract.profile import Enforcement, RuntimeProfile
+from clusterconform.contract.times import Moment
+from clusterconform.contract.verdicts import (
+    ADVICE,
+    Catalogue,
+    Finding,
+    Identity,
+    IdentityKind,
+    NodeVerdict,
+    Reason,
+)
+from clusterconform.decisions import conditions, contention
+from clusterconform.decisions.conformance import Drift, drifts_of, flaws_of, is_provider_taint
+from clusterconform.decisions.identity import classify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What follows for one node.
+
+    Attributes:
+        verdict: Whether it conforms, and why not.
+        plan: What is to be written now.
+        memory: What is to be remembered.
+        recheck_after: Seconds after which the answer may differ although nothing changed; None for never.
+    """
+
+    verdict: NodeVerdict
+    plan: Plan
+    memory: NodeMemory
+    recheck_after: float | None = None
+
+
+def decide(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Moment) -> Decision:
+    """What follows for ``node`` at ``now``; see the module's text."""
+    identity = classify(node, catalogue)
+    profile = identity.profile
+    managed = identity.kind is IdentityKind.MANAGED and profile is not None
+    drifts = drifts_of(node, profile) if managed and profile else []
+    flaws = flaws_of(node, profile) if managed and profile else []
+    own = [identity.finding] if identity.finding else []
+    why = _why_released(identity, catalogue)
+    if profile is None or why or node.terminating:
+        verdict = NodeVerdict(
+            identity=identity, findings=(*own, *(drift.finding for drift in drifts), *flaws)
+        )
+        condition = None if node.terminating else conditions.released(node, why, now)
+        # Forget timers and quarrels: when enforcement comes back, it starts afresh.
+        return Decision(verdict=verdict, plan=Plan(condition=condition), memory=NodeMemory())
+    memory = contention.amiss(memory, [drift.mark for drift in drifts], now.uptime)
+    blocked = [*own, *(_contested(drift) for drift in drifts if drift.mark in memory.contested)]
+    drifts = [drift for drift in drifts if drift.mark not in memory.contested]
+    amiss = _Amiss(identity=identity, drifts=drifts, blocked=blocked, flaws=flaws)
+    return _enforce(node, profile, amiss, memory, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amiss:
+    """What is amiss on one node: what we put right now, what we may not, and what others must."""
+
+    identity: Identity
+    drifts: list[Drift]
+    blocked: list[Finding]
+    flaws: list[Finding]
+
+
+def _enforce(
+    node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment
+) -> Decision:
+    marks = _patch(node, amiss.drifts)
+    rejected = memory.rejected is not None and marks is not None and memory.rejected[0] == fingerprint(marks)
+    blocked = list(amiss.blocked)
+    if rejected and memory.rejected is not None:
+        blocked.append(
+            Finding(Reason.WRITE_REJECTED, f"the API server refuses our patch: {memory.rejected[1]}")
+        )
+    findings = [*blocked, *(drift.finding for drift in amiss.drifts), *amiss.flaws]
+    verdict = NodeVerdict(
+        identity=amiss.identity, findings=tuple(findings), contested=tuple(sorted(memory.contested))
+    )
+    hopeless = any(seen.reason not in ADVICE for seen in [*blocked, *amiss.flaws])
+    memory = _timed(memory, clean=verdict.conformant, drifted=bool(amiss.drifts), uptime=now.uptime)
+    condition: ConditionWrite | None = None
+    recheck: float | None = None
+    if verdict.conformant:
+        recheck = _left(memory.clean_since, conditions.CLEAN_SECONDS, now)
+        if recheck is None:
+            condition = conditions.conforming(node, profile, findings, now)
+    else:
+        recheck = _left(memory.drift_since, conditions.DRIFT_SECONDS, now) if amiss.drifts else None
+        if hopeless or (amiss.drifts and recheck is None):
+            condition = conditions.failing(node, findings, now)
+    condition, memory = _unless_contested(condition, memory, now)
+    waits = [until - now.uptime for until in memory.contested.values()]
+    return Decision(
+        verdict=verdict,
+        plan=Plan(marks=None if rejected else marks, condition=condition),
+        memory=memory,
+        recheck_after=min([*waits, *([recheck] if recheck is not None else [])], default=None),
+    )
+
+
+def fingerprint(marks: MarksPatch) -> str:
+    """What makes two patches the same, so that one refused for good is not sent again."""
+    return repr(marks)
+
+
+def marks_written(memory: NodeMemory, marks: MarksPatch, now: Moment) -> NodeMemory:
+    """``memory`` after ``marks`` were written."""
+    return replace(contention.written(memory, marks.marks, now.uptime), rejected=None)
+
+
+def marks_rejected(memory: NodeMemory, marks: MarksPatch, message: str) -> NodeMemory:
+    """``memory`` after the API server refused ``marks`` for good."""
+    return replace(memory, rejected=(fingerprint(marks), message))
+
+
+def condition_written(memory: NodeMemory, condition: ConditionWrite, now: Moment) -> NodeMemory:
+    """``memory`` after ``condition`` was written; the same text once more means that others put it back."""
+    again = memory.condition == condition.text
+    return replace(
+        contention.written(memory, [CONDITION_MARK] if again else [], now.uptime), condition=condition.text
+    )
+
+
+def _why_released(identity: Identity, catalogue: Catalogue) -> str:
+    """Why no profile keeps this node to its contract; empty where one does."""
+    profile = identity.profile
+    if identity.kind in {IdentityKind.UNIDENTIFIED, IdentityKind.UNKNOWN_BACKEND}:
+        return identity.finding.message if identity.finding else ""
+    if profile is None or profile.backend in catalogue.refusals:
+        return "its RuntimeProfile is not accepted"
+    if profile.enforcement is Enforcement.OBSERVE:
+        return f"RuntimeProfile {profile.backend} only observes"
+    return ""
+
+
+def _contested(drift: Drift) -> Finding:
+    return Finding(
+        Reason.CONTESTED, f"another writer keeps putting {drift.mark} back: {drift.finding.message}"
+    )
+
+
+def _timed(memory: NodeMemory, *, clean: bool, drifted: bool, uptime: float) -> NodeMemory:
+    clean_since = (uptime if memory.clean_since is None else memory.clean_since) if clean else None
+    drift_since = (uptime if memory.drift_since is None else memory.drift_since) if drifted else None
+    if (clean_since, drift_since) == (memory.clean_since, memory.drift_since):
+        return memory
+    return replace(memory, clean_since=clean_since, drift_since=drift_since)
+
+
+def _left(since: float | None, seconds: float, now: Moment) -> float | None:
+    """Seconds left of ``seconds`` since ``since``; None when they are over."""
+    left = (now.uptime if since is None else since) + seconds - now.uptime
+    return left if left > 0 else None
+
+
+def _unless_contested(
+    condition: ConditionWrite | None, memory: NodeMemory, now: Moment
+) -> tuple[ConditionWrite | None, NodeMemory]:
+    if condition is None or memory.condition != condition.text:
+        return condition, memory
+    # It reads otherwise than we last wrote it, so somebody else wrote it: the same rule as for any mark.
+    memory = contention.amiss(memory, [CONDITION_MARK], now.uptime)
+    return (None if CONDITION_MARK in memory.contested else condition), memory
+
+
+def _patch(node: NodeFacts, drifts: Iterable[Drift]) -> MarksPatch | None:
+    drifts = list(drifts)
+    if not drifts:
+        return None
+    listed = set(marks_listed(node))
+    taints = None
+    for drift in drifts:
+        if drift.mark == PROVIDER_TAINT_MARK:
+            taints = _with_provider_taint(node.taints or (), drift.taint)
+        if drift.label or drift.taint:
+            listed.add(drift.mark)
+        else:
+            listed.discard(drift.mark)
+    return MarksPatch(
+        labels=dict(drift.label for drift in drifts if drift.label),
+        taints=taints,
+        listed=tuple(sorted(listed)),
+        marks=tuple(sorted(drift.mark for drift in drifts)),
+    )
+
+
+def _with_provider_taint(taints: tuple[Taint, ...], wanted: Taint | None) -> tuple[Taint, ...]:
+    """``taints`` with the provider taint as ``wanted``, in its old place or last; all others untouched."""
+    if wanted is None:
+        return tuple(taint for taint in taints if not is_provider_taint(taint))
+    if any(is_provider_taint(taint) for taint in taints):
+        return tuple(wanted if is_provider_taint(taint) else taint for taint in taints)
+    return (*taints, wanted)

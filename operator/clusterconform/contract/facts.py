@@ -102,6 +102,11 @@ class NodeView(Struct, omit_defaults=True, rename="camel"):
     status: StatusView | None = None
 
 
+class _NodeListView(Struct, omit_defaults=True):
+    items: list[NodeView] | None
+    metadata: MetadataView = msgspec.field(default_factory=MetadataView)
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """One taint of a node.
@@ -193,6 +198,19 @@ def decode_node(line: bytes | bytearray | memoryview) -> NodeView:
         return reduced(_NODE_DECODER.decode(line))
     except msgspec.DecodeError as error:
         raise UnreadableNodeError(str(error)) from error
+
+
+def decode_node_list(page: bytes) -> tuple[list[NodeView], str]:
+    """The reduced views of one page of a NodeList in JSON text, and the list's resource version.
+
+    Raises:
+        UnreadableNodeError: Not JSON, no list, or a field of a wrong type.
+    """
+    try:
+        view = _LIST_DECODER.decode(page)
+    except msgspec.DecodeError as error:
+        raise UnreadableNodeError(str(error)) from error
+    return [reduced(item) for item in view.items or ()], view.metadata.resource_version or ""
 
 
 def view_node(manifest: Mapping[str, Any]) -> NodeView:
@@ -304,6 +322,7 @@ def _first(kind: str, conditions: list[ConditionView]) -> Condition | None:
 
 
 _NODE_DECODER: Final = msgspec.json.Decoder(NodeView)
+_LIST_DECODER: Final = msgspec.json.Decoder(_NodeListView)
 
 
 def marks_listed(facts: NodeFacts) -> tuple[str, ...]:

@@ -54,20 +54,35 @@ def format_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True, slots=True)
 class Duration:
-    """A duration as it stands in a profile, such as ``1h30m``; the text is kept as it was written."""
+    """A duration as it stands in a profile, such as ``1h30m``; the text is kept as it was written.
 
-    text: str
+    No dataclass, since the model library would then want an object with a field instead of a text.
+    """
 
-    def __post_init__(self) -> None:
-        """Refuse what is no duration.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        """Take ``text``, or refuse what is no duration.
 
         Raises:
             ValueError: Not a chain of numbers with the units ms, s, m, h (the same rule as the CRD's).
         """
-        if not _DURATION.fullmatch(self.text) or len(self.text) > 16:  # noqa: PLR2004 - the CRD's maxLength
-            raise ValueError(f"must be a duration such as 90s or 1h30m, not {self.text[:40]!r}")
+        if not _DURATION.fullmatch(text) or len(text) > 16:  # noqa: PLR2004 - the CRD's maxLength
+            raise ValueError(f"must be a duration such as 90s or 1h30m, not {text[:40]!r}")
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the texts are equal."""
+        return isinstance(other, Duration) and self.text == other.text
+
+    def __hash__(self) -> int:
+        """By the text."""
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        """As it would be written in code."""
+        return f"Duration({self.text!r})"
 
     @property
     def seconds(self) -> float:

@@ -7,8 +7,6 @@ taints would erase all others, since the list is atomic.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
 
 from clusterconform.contract.facts import NodeFacts, Taint
 from clusterconform.contract.names import (
@@ -18,28 +16,8 @@ from clusterconform.contract.names import (
     MARKS_ANNOTATION,
 )
 from clusterconform.contract.plan import ConditionWrite, MarksPatch, Plan
+from clusterconform.contract.request import APPLY_PATCH, JSON_PATCH, Json, Request
 from clusterconform.contract.times import format_time
-
-JSON_PATCH: Final = "application/json-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
-Json = Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One request to the API server.
-
-    Attributes:
-        method: HTTP method.
-        path: Path and query, from the server's root.
-        content_type: Of the body; empty without one.
-        body: JSON values; None without a body.
-    """
-
-    method: str
-    path: str
-    content_type: str = ""
-    body: Json = None
 
 
 def requests_of(node: NodeFacts, plan: Plan) -> list[Request]:

@@ -1,0 +1,94 @@
+"""``clusterconform run``: the operator."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from clusterconform.effects import logs
+from clusterconform.effects.connection import ConnectionConfigError
+from clusterconform.handlers.nodes import Bound
+from clusterconform.handlers.operator import Settings, operate
+from clusterconform.handlers.preflight import NotReadyError
+
+
+class _Listen(click.ParamType[tuple[str, int]]):
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        host, colon, port = value.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the last port
+            self.fail(f"must be HOST:PORT, such as 127.0.0.1:8080, not {value!r}", param, ctx)
+        return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - an empty host asks for all
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  clusterconform run --kubeconfig ~/.kube/config            # look, write nothing on any Node
+  clusterconform run --bound enforce --listen 0.0.0.0:8080  # in a pod"""
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Kubeconfig file; default: KUBECONFIG, the pod's account, ~/.kube/config.",
+)
+@click.option("--context", help="Context of the kubeconfig; default: its current one.")
+@click.option(
+    "--bound",
+    type=click.Choice([bound.value for bound in Bound]),
+    default=Bound.OBSERVE.value,
+    show_default=True,
+    help="Upper bound over all profiles; observe writes nothing on any Node.",
+)
+@click.option(
+    "--listen",
+    type=_Listen(),
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Where /livez, /readyz and /metrics are served; port 0 takes any.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
+    help="auto is text on a terminal, JSON elsewhere.",
+)
+@click.option("--verbose", is_flag=True, help="Debug lines too.")
+@click.option("--whole-stream", is_flag=True, help="Let Kopf read whole Nodes; slower, for comparison.")
+def run(  # noqa: PLR0917 - click passes them by name
+    kubeconfig: Path | None,
+    context: str | None,
+    bound: str,
+    listen: tuple[str, int],
+    log_format: str,
+    verbose: bool,
+    whole_stream: bool,
+) -> None:
+    """Run the operator until SIGINT or SIGTERM.
+
+    Exit codes: 0 stopped, 2 the cluster or the command line lacks something (one sentence says what).
+    """
+    logs.configure(style=log_format, verbose=verbose)
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        context=context,
+        bound=Bound(bound),
+        host=listen[0],
+        port=listen[1],
+        slim_stream=not whole_stream,
+    )
+    try:
+        asyncio.run(operate(settings))
+    except (ConnectionConfigError, NotReadyError) as error:
+        click.echo(f"clusterconform: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        click.echo(
+            f"clusterconform: cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}", err=True
+        )
+        sys.exit(2)

@@ -1,0 +1,154 @@
+"""The API client: one way for every request, with the write fence in front of each write.
+
+Bodies are JSON values and answers are bytes: the caller decodes just what it reads.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from clusterconform.contract.request import Request
+from clusterconform.effects.connection import Connection
+from clusterconform.effects.errors import ApiError, FencedError, UnauthorizedError, UnreachableError, error_of
+from clusterconform.effects.metrics import Metrics
+
+_TIMEOUT_SECONDS: Final = 10.0
+_PAGE: Final = 500
+
+
+class _PageView(msgspec.Struct):
+    class _Metadata(msgspec.Struct, rename={"token": "continue"}):
+        token: str = ""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_PAGE_DECODER: Final = msgspec.json.Decoder(_PageView)
+
+
+class Cluster:
+    """Sends requests and maps what comes back to our errors."""
+
+    def __init__(self, connection: Connection, metrics: Metrics, may_write: Callable[[], bool]) -> None:
+        """Send over ``connection``.
+
+        Args:
+            connection: Where to; opened.
+            metrics: Counts requests by verb and code.
+            may_write: The fence, asked immediately before each request that is not a read.
+        """
+        self._connection, self._metrics, self._may_write = connection, metrics, may_write
+        self._session = connection.session()
+
+    async def close(self) -> None:
+        """Close the sockets."""
+        await self._session.close()
+
+    async def send(self, request: Request, *, timeout: float = _TIMEOUT_SECONDS) -> bytes:  # noqa: ASYNC109
+        """Send ``request`` and return the body of the answer.
+
+        Args:
+            request: What to send.
+            timeout: Seconds for the whole exchange.
+
+        Raises:
+            FencedError: It is a write and we may not write now; nothing was sent.
+            ApiError: What the API server said, or that it said nothing.
+        """
+        try:
+            return await self._send_once(request, timeout)
+        except UnauthorizedError:
+            # A token may have been replaced where it came from; a second refusal is the server's word.
+            await self._connection.open()
+            return await self._send_once(request, timeout)
+
+    async def _send_once(self, request: Request, timeout: float) -> bytes:  # noqa: ASYNC109
+        if request.method != "GET" and not self._may_write():
+            raise FencedError(f"not sent, since we may not write now: {request.method} {request.path}")
+        data = None if request.body is None else msgspec.json.encode(request.body)
+        headers = {"Content-Type": request.content_type} if request.content_type else {}
+        try:
+            async with self._session.request(
+                request.method,
+                self._connection.server + request.path,
+                data=data,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout),
+            ) as response:
+                answer = await response.read()
+                self._metrics.requests.labels(request.method, str(response.status)).inc()
+                if response.status < 400:  # noqa: PLR2004 - what HTTP calls success
+                    return answer
+                raise error_of(response.status, _status_object(answer), response.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._metrics.requests.labels(request.method, "none").inc()
+            raise UnreachableError(_words(error)) from error
+
+    async def get(self, path: str) -> Any:
+        """The object at ``path`` as JSON values.
+
+        Raises:
+            ApiError: As ``send``.
+        """
+        return msgspec.json.decode(await self.send(Request(method="GET", path=path)))
+
+    async def pages(self, path: str) -> AsyncIterator[bytes]:
+        """The list at ``path``, page by page; complete only when the iteration ends without an error.
+
+        Raises:
+            GoneError: The continue token grew too old; what was yielded is no whole list.
+            ApiError: As ``send``.
+        """
+        token = ""
+        while True:
+            query = f"{path}?limit={_PAGE}" + (f"&continue={quote(token)}" if token else "")
+            page = await self.send(Request(method="GET", path=query), timeout=3 * _TIMEOUT_SECONDS)
+            try:
+                token = _PAGE_DECODER.decode(page).metadata.token
+            except msgspec.DecodeError as error:
+                raise UnreachableError(f"the list at {path} is no list: {error}") from error
+            yield page
+            if not token:
+                return
+
+
+async def answered(cluster: Cluster, path: str, tell: Callable[[str], None]) -> Any:
+    """GET ``path``, waiting for an API server that is not there yet, for ever.
+
+    Args:
+        cluster: The API client.
+        path: What to read.
+        tell: Told in one line why we wait, once for each cause.
+
+    Raises:
+        ApiError: Any answer that waiting will not change (404, 403, ...).
+    """
+    told, pause = "", 0.5
+    while True:
+        try:
+            return await cluster.get(path)
+        except UnreachableError as error:
+            if str(error) != told:
+                told = str(error)
+                tell(told)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 15.0)
+
+
+def _status_object(answer: bytes) -> Mapping[str, Any]:
+    try:
+        value = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        return {"message": answer[:200].decode(errors="replace").strip()}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+__all__ = ["ApiError", "Cluster", "answered"]

@@ -1,0 +1,102 @@
+"""How to reach the API server: configuration, credentials and HTTP sessions from the official client.
+
+Only the lowest floor of ``kubernetes.aio`` is used. Its typed models refuse real objects (a Node with an
+unknown condition type, images with null names) and cost 0.7 ms of CPU a call; its session, TLS and credential
+code is what every user of the client already trusts.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import aiohttp
+from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import (
+    ConfigException,
+    load_incluster_config,
+    load_kube_config,
+)
+
+from clusterconform import __name__ as package
+
+# Enough for every writer (handlers.queue), the watches and the resync at once.
+_CONNECTIONS = 64
+
+
+class ConnectionConfigError(Exception):
+    """No usable configuration; the text is one sentence for a person."""
+
+
+class Connection:
+    """Where the API server is and who we are there; makes HTTP sessions that carry the credentials."""
+
+    def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
+        """Remember where the configuration comes from; ``open`` reads it.
+
+        Args:
+            kubeconfig: A kubeconfig file; None for KUBECONFIG, a pod's own account, or ~/.kube/config.
+            context: A context of that file other than its current one.
+        """
+        self._kubeconfig, self._context = kubeconfig, context
+        self._configuration = Configuration()
+        self._refreshing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Read the configuration, again when credentials are refused.
+
+        Raises:
+            ConnectionConfigError: Where there is none, or an unreadable one.
+        """
+        async with self._refreshing:
+            configuration = Configuration()
+            try:
+                if self._in_cluster():
+                    load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                else:
+                    await self._load_file(configuration)
+            except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+                where = self._kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+                raise ConnectionConfigError(f"cannot use the kubeconfig {where}: {error}") from error
+            configuration.connection_pool_maxsize = _CONNECTIONS
+            self._configuration = configuration
+
+    def _in_cluster(self) -> bool:
+        wanted = self._kubeconfig is not None or self._context is not None or "KUBECONFIG" in os.environ
+        return not wanted and "KUBERNETES_SERVICE_HOST" in os.environ
+
+    async def _load_file(self, configuration: Configuration) -> None:
+        file = str(self._kubeconfig) if self._kubeconfig else None
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=file, context=self._context, client_configuration=configuration, persist_config=False
+        )
+
+    @property
+    def server(self) -> str:
+        """URL of the API server, without a trailing slash."""
+        return str(self._configuration.host).rstrip("/")
+
+    def session(self, *middlewares: ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A session with TLS and credentials; ``middlewares`` see each request after the credentials do."""
+        configuration = self._configuration
+        configuration.client_session_kwargs = {
+            "middlewares": (self._authorize, *middlewares),
+            "proxy": configuration.proxy,
+            "headers": {"User-Agent": package},
+            "auto_decompress": True,
+        }
+        # The factory is the documented place to build a session from a configuration (see its docstring).
+        session = RESTClientObject(configuration)._create_pool_manager()  # noqa: SLF001
+        if not isinstance(session, aiohttp.ClientSession):
+            raise TypeError("the official client no longer makes aiohttp sessions")
+        return session
+
+    async def _authorize(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+        # Per request and not per session: a pod's token changes on disk about once an hour.
+        key = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if key:
+            request.headers["Authorization"] = key
+        if self._configuration.tls_server_name:
+            request.server_hostname = self._configuration.tls_server_name
+        return await handler(request)

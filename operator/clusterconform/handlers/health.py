@@ -1,0 +1,65 @@
+"""/livez, /readyz and /metrics on one port; nothing here writes."""
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from clusterconform.effects.clock import Clock
+from clusterconform.effects.metrics import Metrics
+from clusterconform.effects.stream import NodeStream
+from clusterconform.handlers.resync import Resync
+
+# Kopf gives a silent watch 70 s and opens another; three times that with neither a byte nor an attempt means
+# that nobody is watching any more.
+DEAF_SECONDS: Final = 210.0
+
+
+class Health:
+    """Tells whether we are alive and ready."""
+
+    def __init__(self, *, clock: Clock, stream: NodeStream, resync: Resync, metrics: Metrics) -> None:
+        """Judge by ``stream`` and ``resync``."""
+        self._clock, self._stream, self._resync, self._metrics = clock, stream, resync, metrics
+        metrics.stream_age.set_function(lambda: self.stream_age() if self.stream_age() is not None else -1.0)
+        metrics.synced_age.set_function(self._synced_age)
+
+    def stream_age(self) -> float:
+        """Seconds since the node stream brought a byte, or since our start before the first one."""
+        return self._clock.uptime() - (self._stream.last_byte or 0.0)
+
+    def dead(self) -> str:
+        """Why we are not alive; empty when we are."""
+        last = max(self._stream.last_byte or 0.0, self._stream.last_attempt or 0.0)
+        silent = self._clock.uptime() - last
+        return f"nobody has watched nodes for {silent:.0f} s" if silent > DEAF_SECONDS else ""
+
+    def unready(self) -> str:
+        """Why we are not ready; empty when we are."""
+        return "" if self._resync.synced_at is not None else "nodes and profiles are not known yet"
+
+    def _synced_age(self) -> float:
+        synced = self._resync.synced_at
+        return -1.0 if synced is None else self._clock.uptime() - synced
+
+    def app(self) -> web.Application:
+        """The three paths as an application."""
+
+        def answer(judge: Callable[[], str]) -> Callable[[web.Request], object]:
+            async def handle(_: web.Request) -> web.Response:
+                why = judge()
+                return web.Response(status=503 if why else 200, text=(why or "ok") + "\n")
+
+            return handle
+
+        async def metrics(_: web.Request) -> web.Response:
+            body = generate_latest(self._metrics.registry)
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+        app = web.Application()
+        app.router.add_get("/livez", answer(self.dead))  # type: ignore[arg-type]
+        app.router.add_get("/readyz", answer(self.unready))  # type: ignore[arg-type]
+        app.router.add_get("/metrics", metrics)
+        return app

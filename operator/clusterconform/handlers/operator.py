@@ -1,0 +1,176 @@
+"""The operator, put together: who is told what, in which order things start, how they end."""
+
+import asyncio
+import contextlib
+import logging
+import platform
+import signal
+import socket
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from aiohttp import web
+
+from clusterconform.contract.names import CRD_NAME
+from clusterconform.effects.clock import Clock
+from clusterconform.effects.cluster import Cluster
+from clusterconform.effects.connection import Connection
+from clusterconform.effects.events import EventRecorder
+from clusterconform.effects.metrics import Metrics
+from clusterconform.effects.stream import NodeStream
+from clusterconform.handlers import preflight, watching
+from clusterconform.handlers.cache import Cache
+from clusterconform.handlers.health import Health
+from clusterconform.handlers.nodes import Bound, NodeReconciler
+from clusterconform.handlers.resync import Resync
+from clusterconform.handlers.status import StatusReporter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How this process runs.
+
+    Attributes:
+        kubeconfig: A kubeconfig file; None for the usual places.
+        context: A context of that file; None for its current one.
+        bound: The upper bound over all profiles.
+        host: Where to listen for health and metrics.
+        port: On which port; 0 for any free one.
+        slim_stream: Whether the node stream is cut down; False changes speed only.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    bound: Bound = Bound.OBSERVE
+    host: str = "127.0.0.1"
+    port: int = 8080
+    slim_stream: bool = True
+
+
+async def operate(settings: Settings) -> None:
+    """Run until SIGINT or SIGTERM.
+
+    Raises:
+        ConnectionConfigError: No usable kubeconfig.
+        NotReadyError: Something is missing in the cluster that only a person can bring.
+        OSError: The port is taken.
+    """
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    connection = Connection(settings.kubeconfig, settings.context)
+    await connection.open()
+    metrics = Metrics()
+    metrics.build.info({"version": version("clusterconform"), "python": platform.python_version()})
+    # The fence is open as long as this process runs: it is the only one. Leader election closes it.
+    cluster = Cluster(connection, metrics, may_write=lambda: not stop.is_set())
+    try:
+        async with _stoppable(stop):
+            await preflight.check(cluster)
+            await _run(settings, connection, cluster, metrics, stop)
+    finally:
+        await cluster.close()
+
+
+async def _run(
+    settings: Settings, connection: Connection, cluster: Cluster, metrics: Metrics, stop: asyncio.Event
+) -> None:
+    clock, cache = Clock(), Cache()
+    stream = NodeStream(metrics, clock.uptime)
+    events = EventRecorder(cluster, clock, metrics, socket.gethostname())
+    status = StatusReporter(
+        cache=cache,
+        cluster=cluster,
+        clock=clock,
+        metrics=metrics,
+        complete=lambda: resync.synced_at is not None,
+    )
+    nodes = NodeReconciler(
+        cache=cache,
+        cluster=cluster,
+        clock=clock,
+        stream=stream,
+        events=events,
+        metrics=metrics,
+        bound=settings.bound,
+        changed=status.due,
+    )
+
+    def everything_due() -> None:
+        for name in cache.names():
+            nodes.queue.add(name)
+        for name in cache.profiles():
+            status.due(name)
+
+    resync = Resync(
+        cache=cache,
+        cluster=cluster,
+        clock=clock,
+        node_due=nodes.queue.add,
+        catalogue_changed=everything_due,
+    )
+    health = Health(clock=clock, stream=stream, resync=resync, metrics=metrics)
+    registry = watching.registry_of(
+        cache=cache,
+        login=watching.login_of(connection, stream if settings.slim_stream else None),
+        node_due=nodes.queue.add,
+        profile_due=status.due,
+        catalogue_changed=everything_due,
+    )
+
+    async def keep_complete() -> None:
+        await resync.first()
+        nodes.may_act.set()
+        fields = {"nodes": len(cache), "profiles": len(cache.profiles()), "bound": settings.bound}
+        log.info("synced", extra={"fields": fields})
+        everything_due()
+        await resync.run()
+
+    async with _served(health.app(), settings), asyncio.TaskGroup() as tasks:
+        # Kopf waits at its end for tasks that began after it did, so ours begin before.
+        for work in (nodes.queue.run(), status.run(nodes), events.run(), keep_complete()):
+            tasks.create_task(work)
+        fields = {"server": connection.server, "bound": settings.bound, "crd": CRD_NAME}
+        log.info("started", extra={"fields": fields})
+        tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
+
+
+@contextlib.asynccontextmanager
+async def _served(app: web.Application, settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=1).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _stoppable(stop: asyncio.Event):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Cancel the body when ``stop`` is set, and end quietly then."""
+    body = asyncio.current_task()
+
+    async def wait() -> None:
+        await stop.wait()
+        if body is not None:
+            body.cancel()
+
+    waiter = asyncio.create_task(wait())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        log.info("stopped")
+    finally:
+        waiter.cancel()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    # Again after each start of Kopf, which installs handlers of its own.
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)

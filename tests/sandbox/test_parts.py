@@ -1,0 +1,55 @@
+"""The pins that people read and the pins that Go obeys say the same."""
+
+import re
+
+import pytest
+
+from clusterconform.sandbox.parts import ALL_PARTS, ETCD, KUBE_APISERVER, MODULES, Part
+
+EACH_PART = pytest.mark.parametrize("part", ALL_PARTS, ids=lambda part: part.name)
+
+
+def go_mod(part: Part) -> str:
+    return (part.module_directory / "go.mod").read_text()
+
+
+@EACH_PART
+def test_a_part_is_pinned_in_go_mod_at_its_version(part: Part) -> None:
+    assert re.search(
+        rf"^(require )?\s*{re.escape(part.source)} {re.escape(part.version)}( // indirect)?$",
+        go_mod(part),
+        re.MULTILINE,
+    )
+
+
+@EACH_PART
+def test_a_parts_package_is_a_tool_of_its_module(part: Part) -> None:
+    assert re.search(rf"^(tool )?\s*{re.escape(part.package)}$", go_mod(part), re.MULTILINE)
+
+
+@EACH_PART
+def test_a_parts_source_has_a_checksum(part: Part) -> None:
+    sums = (part.module_directory / "go.sum").read_text()
+    assert f"{part.source} {part.version} h1:" in sums
+
+
+def test_every_module_belongs_to_a_part() -> None:
+    assert {folder.name for folder in MODULES.iterdir()} == {part.module for part in ALL_PARTS}
+
+
+def test_every_staging_module_is_replaced_by_its_release() -> None:
+    text = go_mod(KUBE_APISERVER)
+    replaced = dict(re.findall(r"^\s*(k8s\.io/\S+) => (k8s\.io/\S+) v0\.37\.2$", text, re.MULTILINE))
+    unreleased = {name for name, _ in re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0( |$)", text, re.MULTILINE)}
+    assert len(replaced) == 33
+    assert all(old == new for old, new in replaced.items())
+    assert unreleased <= set(replaced)
+
+
+def test_names_are_unique_and_storage_comes_first() -> None:
+    assert len({part.name for part in ALL_PARTS}) == len(ALL_PARTS)
+    assert ALL_PARTS[:2] == (ETCD, KUBE_APISERVER)
+
+
+def test_the_api_server_is_linked_with_its_version() -> None:
+    assert "-X k8s.io/component-base/version.gitVersion=v1.37.2" in KUBE_APISERVER.build_flags[-1]

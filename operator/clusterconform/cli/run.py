@@ -6,11 +6,7 @@ from pathlib import Path
 
 import click
 
-from clusterconform.effects import logs
-from clusterconform.effects.connection import ConnectionConfigError
-from clusterconform.handlers.nodes import Bound
-from clusterconform.handlers.operator import Settings, operate
-from clusterconform.handlers.preflight import NotReadyError
+from clusterconform.contract.settings import Bound
 
 
 class _Listen(click.ParamType[tuple[str, int]]):
@@ -73,6 +69,12 @@ def run(  # noqa: PLR0917 - click passes them by name
 
     Exit codes: 0 stopped, 2 the cluster or the command line lacks something (one sentence says what).
     """
+    # Imported here: half a second that the help of the other commands need not wait for.
+    from clusterconform.effects import logs  # noqa: PLC0415
+    from clusterconform.effects.connection import ConnectionConfigError  # noqa: PLC0415
+    from clusterconform.handlers.operator import Settings, operate  # noqa: PLC0415
+    from clusterconform.handlers.preflight import NotReadyError  # noqa: PLC0415
+
     logs.configure(style=log_format, verbose=verbose)
     settings = Settings(
         kubeconfig=kubeconfig,

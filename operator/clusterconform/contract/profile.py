@@ -68,12 +68,12 @@ class Adoption(StrEnum):
 class _Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     """The spec as it stands on the wire; bounds and patterns are the CRD's (an agreement test compares)."""
 
-    backend: Annotated[str, Meta(min_length=1, max_length=52, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+    backend: Annotated[str, Meta(min_length=1, max_length=52, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")]
     node_class: NodeClass = field(name="class")
     capabilities: Annotated[tuple[Capability, ...], Meta(min_length=1, max_length=8)]
     runtime_label_value: NodeClass | None = None
     node_name_suffix: (
-        Annotated[str, Meta(max_length=53, pattern=r"^(-[a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")] | None
+        Annotated[str, Meta(max_length=53, pattern=r"^(-[a-z0-9]([-a-z0-9]*[a-z0-9])?)?\Z")] | None
     ) = None
     provider_taint: bool | None = None
     subject_to_node_gc: bool | None = field(name="subjectToNodeGC", default=None)
@@ -217,7 +217,7 @@ def _read_contract(name: str, spec: object) -> RuntimeProfile | Refusal:
         return Refusal("spec", "is required")
     try:
         # A null on a field with a default means the default: the API server prunes it (node-facts §13.3).
-        wire = msgspec.convert(_without_nulls(spec), _Spec, dec_hook=_decode)
+        wire = msgspec.convert(_as_stored(spec), _Spec, dec_hook=_decode)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         return Refusal("spec" + path.rstrip("`"), reason)
@@ -236,9 +236,11 @@ def _decode(wanted: type, value: object) -> object:
     raise NotImplementedError(wanted)
 
 
-def _without_nulls(value: Any) -> Any:
+def _as_stored(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _as_stored(item) for key, item in value.items() if item is not None}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # the API server takes 3.0 for 3
     return value
 
 

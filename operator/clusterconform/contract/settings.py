@@ -1,4 +1,4 @@
-"""The three blocks of settings of an agent profile, field by field.
+"""The bound of the process, and the three blocks of settings of an agent profile, field by field.
 
 Defaults are those of contract §3.1, §4.1 and §5; what is ours says so and names the value that switches it
 off. Bounds are the CRD's: an agreement test holds both to the same verdicts.
@@ -12,10 +12,17 @@ from msgspec import Meta, Struct
 from clusterconform.contract.times import Duration
 
 DEFAULT_PROBE_IMAGE: Final = "rancher/mirrored-pause:3.6"
-LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\Z"
 _SECOND, _MINUTE, _HOUR = 1.0, 60.0, 3600.0
 
 Percent = Annotated[int, Meta(ge=1, le=100)]
+
+
+class Bound(StrEnum):
+    """The upper bound of one process over all profiles: look, or act as far as the profiles say."""
+
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
 
 
 class ReapingMode(StrEnum):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Final
 
 # RFC 3339 with what real writers send: 0-9 fractional digits, any offset (bug case B36). A space instead of
@@ -12,7 +13,7 @@ _RFC3339: Final = re.compile(
 )
 _DURATION: Final = re.compile(r"(?:[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h))+", re.ASCII)
 _DURATION_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h)", re.ASCII)
-_UNIT: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNIT: Final = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,4 +88,6 @@ class Duration:
     @property
     def seconds(self) -> float:
         """The length in seconds."""
-        return sum(float(number) * _UNIT[unit] for number, unit in _DURATION_PART.findall(self.text))
+        # Decimals, or 59.3s0.3s0.4s would not be the minute that it is for the API server.
+        parts = _DURATION_PART.findall(self.text)
+        return float(sum((Decimal(number) * _UNIT[unit] for number, unit in parts), Decimal(0)))

@@ -5,7 +5,6 @@ apply them, and the next decision is made on the result, at the time at which th
 There is no second path: what is simulated is what is sent.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,7 +90,9 @@ def apply(manifest: Json, request: Request) -> None:
     if request.content_type == JSON_PATCH:
         # The library takes a test of an absent member for an error; the API server takes it for null.
         ops = [op for op in request.body if not (op["op"] == "test" and op["value"] is None)]
-        jsonpatch.JsonPatch(copy.deepcopy(ops)).apply(manifest, in_place=True)
+        # A map that an operation adds is written to by the next ones: into a copy, not into the request.
+        ops = [{**op, "value": {}} if op.get("value") == {} else op for op in ops]
+        jsonpatch.JsonPatch(ops).apply(manifest, in_place=True)
         return
     wanted = request.body["status"]["conditions"][0]
     status = manifest.get("status") or {}
@@ -128,7 +129,10 @@ def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def _as_stored(where: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """``manifest`` as the API server would show it: maps and lists that are null or empty are not there."""
+    """``manifest`` as the API server would show it: maps and lists that are null or empty are not there.
+
+    Everything that a request of ours can change is a copy.
+    """
     metadata, spec = manifest.get("metadata"), manifest.get("spec")
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise UnusableWorldError(f"{where}: metadata.name must be a name")
@@ -155,7 +159,7 @@ def _node(manifest: Mapping[str, Any], catalogue: Catalogue, now: Moment) -> Map
     name = manifest["metadata"]["name"]
     node = _facts(name, manifest)
     verdict = planning.decide(node, catalogue, EMPTY, now).verdict
-    requests = _until_rest(dict(manifest), catalogue, now)
+    requests = _until_rest(_as_stored(name, manifest), catalogue, now)
     profile = verdict.identity.profile
     owned = verdict.identity.kind in {IdentityKind.MANAGED, IdentityKind.CONFLICTING}
     return {
@@ -183,8 +187,6 @@ def _until_rest(manifest: dict[str, Any], catalogue: Catalogue, now: Moment) -> 
         decision = planning.decide(node, catalogue, memory, now)
         memory = _carried_out(decision.memory, decision.plan, now)
         for request in requests_of(node, decision.plan):
-            if not requests:
-                manifest = copy.deepcopy(manifest)
             apply(manifest, request)
             requests.append(request)
         if decision.plan:

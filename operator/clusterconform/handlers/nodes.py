@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from clusterconform.contract.facts import (
@@ -16,6 +15,7 @@ from clusterconform.contract.facts import (
 from clusterconform.contract.memory import EMPTY, NodeMemory
 from clusterconform.contract.plan import ConditionWrite, MarksPatch
 from clusterconform.contract.request import Request
+from clusterconform.contract.settings import Bound
 from clusterconform.contract.verdicts import NodeVerdict, Reason
 from clusterconform.decisions import planning
 from clusterconform.decisions.requests import condition_request, marks_request
@@ -42,13 +42,6 @@ _FORBIDDEN_SECONDS: Final = 30.0
 _REPORTED: Final = frozenset(
     {Reason.IDENTITY_CONFLICT, Reason.CONTESTED, Reason.UNKNOWN_BACKEND, Reason.WRITE_REJECTED}
 )
-
-
-class Bound(StrEnum):
-    """The upper bound over all profiles of this process."""
-
-    OBSERVE = "observe"
-    ENFORCE = "enforce"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

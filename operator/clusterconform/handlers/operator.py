@@ -13,6 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from clusterconform.contract.names import CRD_NAME
+from clusterconform.contract.settings import Bound
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.connection import Connection
@@ -22,7 +23,7 @@ from clusterconform.effects.stream import NodeStream
 from clusterconform.handlers import preflight, watching
 from clusterconform.handlers.cache import Cache
 from clusterconform.handlers.health import Health
-from clusterconform.handlers.nodes import Bound, NodeReconciler
+from clusterconform.handlers.nodes import NodeReconciler
 from clusterconform.handlers.resync import Resync
 from clusterconform.handlers.status import StatusReporter
 

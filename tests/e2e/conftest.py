@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from operators import NODES, PROFILES, World
 
 from clusterconform.contract.names import CRD_NAME
 from clusterconform.sandbox.builder import Builder, Progress, State
@@ -99,3 +100,33 @@ def crd(kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
         what="kubectl knows RuntimeProfiles and their fields",
         seconds=30,
     )
+
+
+@pytest.fixture(scope="session")
+def installed(crd: None, kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """The namespace and the rights that we ship."""
+    deploy = Path(__file__).parents[2] / "deploy"
+    for name in ("namespace.yaml", "rbac.yaml"):
+        done = kubectl("apply", "-f", str(deploy / name))
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def account(installed: None, plane: ControlPlane) -> Path:
+    """A kubeconfig of the shipped ServiceAccount."""
+    return plane.service_account_kubeconfig("clusterconform-system", "clusterconform")
+
+
+@pytest.fixture
+def world(plane: ControlPlane, installed: None) -> Iterator[World]:
+    """The cluster as a test sees it; nodes and profiles that the test made are removed after it."""
+    world = World(plane)
+    profiles = {item["metadata"]["name"] for item in plane.admin.get(PROFILES)["items"]}
+    nodes = {item["metadata"]["name"] for item in plane.admin.get(NODES)["items"]}
+    yield world
+    for item in plane.admin.get(NODES)["items"]:
+        if item["metadata"]["name"] not in nodes:
+            world.delete(f"{NODES}/{item['metadata']['name']}")
+    for item in plane.admin.get(PROFILES)["items"]:
+        if profiles and item["metadata"]["name"] not in profiles:
+            world.delete(f"{PROFILES}/{item['metadata']['name']}")

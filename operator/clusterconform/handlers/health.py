@@ -23,17 +23,21 @@ class Health:
     def __init__(self, *, clock: Clock, stream: NodeStream, resync: Resync, metrics: Metrics) -> None:
         """Judge by ``stream`` and ``resync``."""
         self._clock, self._stream, self._resync, self._metrics = clock, stream, resync, metrics
-        metrics.stream_age.set_function(lambda: self.stream_age() if self.stream_age() is not None else -1.0)
+        metrics.stream_age.set_function(self.stream_age)
         metrics.synced_age.set_function(self._synced_age)
 
     def stream_age(self) -> float:
-        """Seconds since the node stream brought a byte, or since our start before the first one."""
-        return self._clock.uptime() - (self._stream.last_byte or 0.0)
+        """Seconds since the node stream brought a byte; -1 before the first."""
+        return -1.0 if self._stream.last_byte is None else self._clock.uptime() - self._stream.last_byte
 
     def dead(self) -> str:
-        """Why we are not alive; empty when we are."""
-        last = max(self._stream.last_byte or 0.0, self._stream.last_attempt or 0.0)
-        silent = self._clock.uptime() - last
+        """Why we are not alive; empty when we are.
+
+        Waiting for an API server is no reason: a restart would only wait again.
+        """
+        signs = (self._stream.last_byte, self._stream.last_attempt, self._resync.synced_at)
+        last = max((sign for sign in signs if sign is not None), default=None)
+        silent = 0.0 if last is None else self._clock.uptime() - last
         return f"nobody has watched nodes for {silent:.0f} s" if silent > DEAF_SECONDS else ""
 
     def unready(self) -> str:

@@ -6,13 +6,13 @@ import logging
 import platform
 import signal
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from aiohttp import web
 
-from clusterconform.contract.names import CRD_NAME
 from clusterconform.contract.settings import Bound
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
@@ -68,8 +68,7 @@ async def operate(settings: Settings) -> None:
     # The fence is open as long as this process runs: it is the only one. Leader election closes it.
     cluster = Cluster(connection, metrics, may_write=lambda: not stop.is_set())
     try:
-        async with _stoppable(stop):
-            await preflight.check(cluster)
+        async with _until(stop):
             await _run(settings, connection, cluster, metrics, stop)
     finally:
         await cluster.close()
@@ -106,13 +105,8 @@ async def _run(
             status.due(name)
 
     resync = Resync(
-        cache=cache,
-        cluster=cluster,
-        clock=clock,
-        node_due=nodes.queue.add,
-        catalogue_changed=everything_due,
+        cache=cache, cluster=cluster, clock=clock, node_due=nodes.queue.add, catalogue_changed=everything_due
     )
-    health = Health(clock=clock, stream=stream, resync=resync, metrics=metrics)
     registry = watching.registry_of(
         cache=cache,
         login=watching.login_of(connection, stream if settings.slim_stream else None),
@@ -129,35 +123,39 @@ async def _run(
         everything_due()
         await resync.run()
 
-    async with _served(health.app(), settings), asyncio.TaskGroup() as tasks:
-        # Kopf waits at its end for tasks that began after it did, so ours begin before.
-        for work in (nodes.queue.run(), status.run(nodes), events.run(), keep_complete()):
-            tasks.create_task(work)
-        fields = {"server": connection.server, "bound": settings.bound, "crd": CRD_NAME}
+    health = Health(clock=clock, stream=stream, resync=resync, metrics=metrics)
+    async with _served(health.app(), settings) as port:
+        fields = {"server": connection.server, "bound": settings.bound, "port": port}
         log.info("started", extra={"fields": fields})
-        tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
+        await preflight.check(cluster)
+        async with asyncio.TaskGroup() as tasks:
+            # Kopf waits at its end for tasks that began after it did, so ours begin before.
+            for work in (nodes.queue.run(), status.run(nodes), events.run(), keep_complete()):
+                tasks.create_task(work)
+            tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
 
 
 @contextlib.asynccontextmanager
-async def _served(app: web.Application, settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    runner = web.AppRunner(app, access_log=None)
+async def _served(app: web.Application, settings: Settings) -> AsyncIterator[int]:
+    """Serve ``app`` during the block; gives the port, which matters where any free one was asked for."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=1).start()
-        yield
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
-async def _stoppable(stop: asyncio.Event):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Cancel the body when ``stop`` is set, and end quietly then."""
-    body = asyncio.current_task()
+async def _until(stop: asyncio.Event) -> AsyncIterator[None]:
+    """Cancel the block when ``stop`` is set, and end quietly then."""
+    block = asyncio.current_task()
 
     async def wait() -> None:
         await stop.wait()
-        if body is not None:
-            body.cancel()
+        if block is not None:
+            block.cancel()
 
     waiter = asyncio.create_task(wait())
     try:

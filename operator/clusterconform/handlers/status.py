@@ -47,17 +47,16 @@ class StatusReporter:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            now = self._clock.uptime()
-            waits = {
-                name: self._written.get(name, -PERIOD_SECONDS) + PERIOD_SECONDS - now for name in self._due
-            }
-            ready = {name for name, wait in waits.items() if wait <= 0}
+            ready = {name for name in self._due if self._wait(name) <= 0}
             self._due -= ready
             await self._report(ready, nodes)
             if self._due:
-                asyncio.get_running_loop().call_later(
-                    min(waits[name] for name in self._due), self._wakeup.set
-                )
+                soonest = max(0.0, min(self._wait(name) for name in self._due))
+                asyncio.get_running_loop().call_later(soonest, self._wakeup.set)
+
+    def _wait(self, name: str) -> float:
+        """Seconds until profile ``name`` may be written again."""
+        return self._written.get(name, -PERIOD_SECONDS) + PERIOD_SECONDS - self._clock.uptime()
 
     async def _report(self, names: set[str], nodes: NodeReconciler) -> None:
         judged: dict[str, list[Judged]] = {name: [] for name in names}

@@ -27,9 +27,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from .parts import Part
-from .programs import Launcher, kill_group
-from .toolchain import ToolchainUnavailable, find_go, go_environment, install_go
+from clusterconform.sandbox.parts import Part
+from clusterconform.sandbox.programs import Launcher, kill_group
+from clusterconform.sandbox.toolchain import ToolchainUnavailable, find_go, go_environment, install_go
 
 _LOG_LINES: Final = 40
 _LOCK_PAUSE_SECONDS: Final = 0.2

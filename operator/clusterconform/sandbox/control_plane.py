@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from .admin import Admin, RequestRefused
-from .builder import Builder
-from .certificates import Authority, signing_pair, write_privately
-from .command_lines import (
+from clusterconform.sandbox.admin import Admin, RequestRefused
+from clusterconform.sandbox.builder import Builder
+from clusterconform.sandbox.certificates import Authority, signing_pair, write_privately
+from clusterconform.sandbox.command_lines import (
     NodeLifecycle,
     Place,
     api_server_flags,
@@ -29,12 +29,12 @@ from .command_lines import (
     etcd_flags,
     scheduler_flags,
 )
-from .departure import Departure, undisturbed
-from .kubeconfig import write_kubeconfig
-from .lodging import Lodging, Ports
-from .parts import ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER, Part
-from .programs import Program, Programs
-from .waiting import SandboxFailed, wait_until
+from clusterconform.sandbox.departure import Departure, undisturbed
+from clusterconform.sandbox.kubeconfig import write_kubeconfig
+from clusterconform.sandbox.lodging import Lodging, Ports
+from clusterconform.sandbox.parts import ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER, Part
+from clusterconform.sandbox.programs import Program, Programs
+from clusterconform.sandbox.waiting import SandboxFailed, wait_until
 
 ADMINISTRATOR: Final = "sandbox-admin"
 ADMINISTRATORS: Final = ("system:masters",)

@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from .admin import RequestRefused
-from .control_plane import ControlPlane
-from .kubelets import start_hollow_kubelet, start_virtual_kubelet
-from .kwok import KEPT_ALIVE, kept_alive, write_configuration
-from .nodes import agent_name, agent_node, virtual_node, wire_time
-from .parts import KUBEMARK, KWOK, VIRTUAL_KUBELET
-from .programs import Program
-from .waiting import wait_until
+from clusterconform.sandbox.admin import RequestRefused
+from clusterconform.sandbox.control_plane import ControlPlane
+from clusterconform.sandbox.kubelets import start_hollow_kubelet, start_virtual_kubelet
+from clusterconform.sandbox.kwok import KEPT_ALIVE, kept_alive, write_configuration
+from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node, wire_time
+from clusterconform.sandbox.parts import KUBEMARK, KWOK, VIRTUAL_KUBELET
+from clusterconform.sandbox.programs import Program
+from clusterconform.sandbox.waiting import wait_until
 
 HOSTS: Final = ("alder", "birch", "cedar", "elm", "hazel", "larch", "maple", "rowan")
 VIRTUAL_BACKENDS: Final = ("vk-podman", "vk-native", "vk-ollama")

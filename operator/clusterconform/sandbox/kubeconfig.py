@@ -4,7 +4,7 @@ import base64
 import json
 from pathlib import Path
 
-from .certificates import Credential, write_privately
+from clusterconform.sandbox.certificates import Credential, write_privately
 
 
 def write_kubeconfig(

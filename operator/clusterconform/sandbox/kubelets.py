@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .control_plane import ControlPlane
-from .parts import KUBEMARK, VIRTUAL_KUBELET
-from .programs import Program
-from .waiting import wait_until
+from clusterconform.sandbox.control_plane import ControlPlane
+from clusterconform.sandbox.parts import KUBEMARK, VIRTUAL_KUBELET
+from clusterconform.sandbox.programs import Program
+from clusterconform.sandbox.waiting import wait_until
 
 _REGISTERED_SECONDS: Final = 60.0
 _VIRTUAL_KUBELETS: Final = "sandbox:virtual-kubelets"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .parts import GO_MINIMUM, GO_PACKAGE
+from clusterconform.sandbox.parts import GO_MINIMUM, GO_PACKAGE
 
 _INSTALL_SECONDS: Final = 600
 _VERSION_SECONDS: Final = 30

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .programs import Program, ProgramEnded
+from clusterconform.sandbox.programs import Program, ProgramEnded
 
 _PAUSE_SECONDS: Final = 0.05
 

@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python 3.11 or newer, make and the package registries:
+#   make demo    a real local control plane with a mixed fleet, and the operator at work on it
+#   make test    the short suite, end-to-end tests on a real API server included
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: help demo test test-long lint bench lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "clusterconform needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "creating the environment in .venv (about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## Show the operator at work on a real control plane; ONCE=1 ends by itself
+	@$(BIN)/clusterconform sandbox $(if $(ONCE),--once)
+
+test: $(READY) lint ## The short suite
+	@$(BIN)/python -m pytest -m "not long"
+
+test-long: $(READY) lint ## The long suite too
+	@$(BIN)/python -m pytest --timeout 1800
+
+lint: $(READY) ## Style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy operator/clusterconform tests bench
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(READY) ## Measure, side by side with a bare client
+	@$(BIN)/python -m bench
+
+lock: $(READY) ## Resolve the dependencies anew into requirements.lock
+	@$(BIN)/python -m pip install --quiet "uv>=0.9,<0.14"
+	@$(BIN)/uv pip compile pyproject.toml --group test --group lint --group dev --universal \
+	  --python-version 3.11 --generate-hashes --no-header --upgrade --quiet -o requirements.lock
+
+clean: ## Remove the environment
+	rm -rf .venv

@@ -1,0 +1,282 @@
+"""The demo from beginning to end. Each step begins as soon as the parts that it needs are there."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from clusterconform.cli.demo import profiles, stay
+from clusterconform.cli.demo.acts import HEAL_SECONDS, Act, Outcome, perform, three_acts
+from clusterconform.cli.demo.board import Board, about
+from clusterconform.cli.demo.kubectl import Kubectl
+from clusterconform.cli.demo.population import STOCK_BACKEND, STOCK_NODE, Population, populate
+from clusterconform.cli.demo.profiles import Observer, Row
+from clusterconform.cli.demo.screen import Screen
+from clusterconform.cli.demo.world import ACCOUNT, Operator, install, start_operator
+from clusterconform.contract.names import BACKEND_LABEL
+from clusterconform.effects.clock import Clock
+from clusterconform.sandbox.builder import Builder
+from clusterconform.sandbox.control_plane import ControlPlane
+from clusterconform.sandbox.fleet import Fleet
+from clusterconform.sandbox.parts import (
+    ETCD,
+    KUBE_APISERVER,
+    KUBE_CONTROLLER_MANAGER,
+    KUBEMARK,
+    KWOK,
+    VIRTUAL_KUBELET,
+    Part,
+)
+from clusterconform.sandbox.programs import ProgramEnded
+from clusterconform.sandbox.waiting import SandboxFailed, wait_until
+
+# In the order in which they are needed: the operator can be watched at work long before the last is built.
+PARTS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KWOK, KUBEMARK, VIRTUAL_KUBELET)
+_CHECK_SECONDS: Final = 0.5
+# A condition becomes True after ten clean seconds, and a profile's status follows within five more.
+_SETTLED_SECONDS: Final = 120.0
+_TOLD_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user asked for.
+
+    Attributes:
+        nodes: how many nodes.
+        once: end after the acts.
+        assets: a directory with ready programs, or None.
+        kubeconfig: where else to write the administrator's kubeconfig, or None.
+    """
+
+    nodes: int
+    once: bool = False
+    assets: Path | None = None
+    kubeconfig: Path | None = None
+
+
+def play(wishes: Wishes, screen: Screen) -> str:
+    """Give the demo; whatever it started is ended and removed when this returns or raises.
+
+    Returns:
+        Why it failed, as one sentence; empty if every act was healed.
+
+    Raises:
+        PartUnavailable: a part is nowhere and cannot be built.
+        SandboxFailed, ProgramEnded: something ended, or was not ready in time.
+        ShippedFileMissingError: a file of this program is not there.
+        RequestRefused, OSError: the API server refused what the demo wrote, or this machine did.
+    """
+    with ExitStack() as stack:
+        board = Board(PARTS, screen.say)
+        builder = stack.enter_context(Builder(assets=wishes.assets, report=board.hear))
+        plane = ControlPlane(builder)
+        stack.callback(plane.stop)
+        stack.enter_context(screen)
+        demo = Demo(wishes, screen, board, plane)
+        demo.open()
+        failure = demo.perform()
+        if not wishes.once:
+            demo.stay(failure)
+        return failure
+
+
+class Demo:
+    """One performance on a control plane."""
+
+    def __init__(self, wishes: Wishes, screen: Screen, board: Board, plane: ControlPlane) -> None:
+        """Prepare; nothing is built or started yet."""
+        self._wishes, self._screen, self._board, self._plane = wishes, screen, board, plane
+        self._futures: Mapping[Part, Future[Path]] = {}
+        self._observer: Observer | None = None
+        self._operator: Operator
+        self._fleet: Fleet
+        self._kubectl: Kubectl
+        self._population: Population = populate(wishes.nodes, now=Clock().moment().wall)
+        screen.picture(self._scene, board.sentence)
+
+    def open(self) -> None:
+        """Bring everything up, in the order in which the parts arrive, until the fleet conforms."""
+        builder = self._plane.builder
+        self._screen.heading(
+            f"A Kubernetes control plane, {self._wishes.nodes} nodes and the operator, on this machine alone. "
+            "Everything is removed at the end."
+        )
+        with self._screen.doing("looking for the parts"):
+            self._board.expect(part for part in PARTS if builder.find(part) is None)
+        if outline := self._board.outline():
+            self._screen.say(outline)
+            first = about(self._board.seconds_left(KUBE_APISERVER))
+            self._screen.add(f"The operator is at work after the first of them ({first}); the rest follows.")
+        self._futures = builder.start(PARTS)
+        self._open_api()
+        self._open_operator()
+        self._open_fleet()
+        self._settle()
+
+    def perform(self) -> str:
+        """Play the acts; say in one sentence what was not healed, or nothing."""
+        virtual = self._population.virtual_names
+        played = three_acts(self._population.hollow, virtual[1], virtual[2])
+        self._screen.heading("Three acts of drift, each a plain write; the operator heals them.")
+        outcomes = [(act, self._act(number, act)) for number, act in enumerate(played, start=1)]
+        lost = [act.node for act, outcome in outcomes if outcome.milliseconds is None]
+        if lost:
+            healed = len(outcomes) - len(lost)
+            return (
+                f"Only {healed} of {len(outcomes)} acts were healed within {HEAL_SECONDS:g} s: "
+                f"{', '.join(lost)} stayed as it was."
+            )
+        times = ", ".join(f"{outcome.milliseconds:.0f}" for _, outcome in outcomes)
+        self._screen.heading(f"All {len(outcomes)} acts were healed, in {times} ms.")
+        return ""
+
+    def stay(self, failure: str) -> None:
+        """Tell what can be tried, and follow the operator's log until Ctrl-C."""
+        if failure:
+            self._screen.say(failure, style="red")
+        stay.tell(self._screen, self._kubectl, self._operator, self._population)
+        self._screen.rest()
+        stay.follow(self._screen, self._operator, self._plane)
+
+    def _open_api(self) -> None:
+        self._await(ETCD, KUBE_APISERVER)
+        plane, screen = self._plane, self._screen
+        with screen.doing("starting etcd and kube-apiserver, about 10 s"):
+            plane.start()
+        screen.say(f"kube-apiserver answers at {plane.server}")
+        self._kubectl = Kubectl.of(plane, self._wishes.kubeconfig)
+        with screen.doing("applying the kind RuntimeProfile and the operator's rights"):
+            names = install(plane)
+        screen.say(f"applied {', '.join(names)}")
+
+    def _open_operator(self) -> None:
+        plane, screen = self._plane, self._screen
+        with screen.doing("starting the operator, about 5 s"):
+            self._operator = start_operator(plane)
+            seeded = profiles.read_rows(plane.admin)
+        screen.say(f"the operator runs as {ACCOUNT}, with --bound enforce")
+        screen.say(f"it has seeded the profiles {', '.join(row.name for row in seeded)}")
+        self._observer = Observer(plane.admin, self._profiles_changed)
+        plane.at_end(self._observer.close)
+
+    def _open_fleet(self) -> None:
+        plane, screen, people = self._plane, self._screen, self._population
+        fleet = Fleet(plane)
+        with screen.doing("creating virtual nodes"):
+            fleet.create_nodes(people.virtual)
+            fleet.heartbeats.keep(people.virtual_names)
+        screen.say(f"{len(people.virtual)} virtual nodes are there, one of them without its taint")
+        self._await(KUBE_CONTROLLER_MANAGER)
+        with screen.doing("starting kube-controller-manager, about 5 s"):
+            plane.start_controller_manager()
+        screen.say("kube-controller-manager runs")
+        self._await(KWOK)
+        with screen.doing("starting kwok and creating agents"):
+            fleet.start_kwok()
+            fleet.create_nodes(people.agents)
+        screen.say(
+            f"{len(people.agents)} agents are there, kept alive by kwok, {people.unlabelled} of them without "
+            "their runtime label"
+        )
+        self._await(KUBEMARK)
+        with screen.doing("starting a real kubelet, about 5 s"):
+            fleet.start_hollow_kubelet(
+                people.hollow, labels=people.hollow_labels, annotations=people.hollow_annotations
+            )
+        screen.say(f"{people.hollow} is there: a real kubelet, without containers")
+        self._await(VIRTUAL_KUBELET)
+        with screen.doing("starting a stock virtual-kubelet, about 5 s"):
+            fleet.start_virtual_kubelet(STOCK_NODE)
+            plane.admin.patch(
+                f"/api/v1/nodes/{STOCK_NODE}", {"metadata": {"labels": {BACKEND_LABEL: STOCK_BACKEND}}}
+            )
+        screen.say(
+            f"{STOCK_NODE} is there: virtual-kubelet as upstream builds it, given the label "
+            f"{BACKEND_LABEL}={STOCK_BACKEND} by this demo"
+        )
+
+    def _settle(self) -> None:
+        people, plane = self._population, self._plane
+        with self._screen.doing("waiting for all conditions (True after 10 s without drift), about 15 s"):
+            wait_until(
+                self._settled,
+                what="the fleet conforms",
+                seconds=_SETTLED_SECONDS,
+                programs=plane.programs.running,
+                pause=_PAUSE_SECONDS,
+            )
+        finding = profiles.read_conditions(plane.admin)[STOCK_NODE]
+        self._screen.say(
+            f"RuntimeConformant is True on {len(people.conforming)} nodes; "
+            f"{len(self._operator.repaired())} nodes were repaired on arrival"
+        )
+        self._screen.say(
+            f"on {STOCK_NODE} it is {finding.status}, {finding.reason}: {finding.message}. That is true, and "
+            "nothing that labels could put right: it claims an API that a virtual node must not claim"
+        )
+        self._show_profiles()
+
+    def _settled(self) -> bool:
+        conditions = profiles.read_conditions(self._plane.admin)
+        true = {name for name, condition in conditions.items() if condition.status == "True"}
+        stock = conditions.get(STOCK_NODE, profiles.Condition())
+        return true == self._population.conforming and stock.status == "False" and self._counted()
+
+    def _counted(self) -> bool:
+        """Whether the profiles' status says what there is: all nodes, and one that does not conform."""
+        rows = profiles.read_rows(self._plane.admin)
+        return (
+            sum(row.nodes or 0 for row in rows) == self._wishes.nodes
+            and sum(row.conformant or 0 for row in rows) == len(self._population.conforming)
+        )
+
+    def _act(self, number: int, act: Act) -> Outcome:
+        screen = self._screen
+        screen.heading(f"{number}. {act.title}")
+        screen.quote("$ " + self._kubectl.line(*act.command))
+        with screen.doing(f"waiting for the repair, at most {HEAL_SECONDS:g} s"):
+            outcome = perform(act, self._plane, self._operator.log)
+        if outcome.milliseconds is None:
+            screen.say(f"not repaired within {HEAL_SECONDS:g} s{self._operators_end()}", style="red")
+            return outcome
+        screen.quote(outcome.line or "(the operator's log has no line about it)")
+        screen.say(f"repaired {outcome.milliseconds:.0f} ms after the API server had accepted the drift", style="green")
+        with screen.doing("waiting for the profiles' status, at most 5 s"):
+            wait_until(self._counted, what="the profiles count it", seconds=_TOLD_SECONDS, pause=_PAUSE_SECONDS)
+        screen.say(f"RuntimeConformant is {outcome.condition.status}, {outcome.condition.reason}")
+        self._show_profiles()
+        return outcome
+
+    def _operators_end(self) -> str:
+        try:
+            self._operator.program.check()
+        except ProgramEnded as ended:
+            return f": {ended}"
+        return ""
+
+    def _show_profiles(self) -> None:
+        self._screen.quote("$ " + self._kubectl.line("get", "rtp"))
+        self._screen.quote(profiles.table(profiles.read_rows(self._plane.admin)))
+
+    def _await(self, *parts: Part) -> None:
+        """Wait for parts, and meanwhile for what runs to go on running.
+
+        Raises:
+            PartUnavailable: one of them is nowhere and cannot be built.
+            SandboxFailed: a program of the sandbox has ended.
+        """
+        futures = [self._futures[part] for part in parts]
+        names = " and ".join(part.name for part in parts)
+        with self._screen.doing(f"waiting for {names}"):
+            while not all(future.done() for future in futures):
+                wait(futures, timeout=_CHECK_SECONDS)
+                self._all_run()
+        for future in futures:
+            future.result()

@@ -130,3 +130,10 @@ def world(plane: ControlPlane, installed: None) -> Iterator[World]:
     for item in plane.admin.get(PROFILES)["items"]:
         if profiles and item["metadata"]["name"] not in profiles:
             world.delete(f"{PROFILES}/{item['metadata']['name']}")
+
+
+@pytest.fixture
+def bare(builder: Builder) -> Iterator[ControlPlane]:
+    """A control plane of a test's own: no controllers, nothing of ours."""
+    with ControlPlane(builder, audit=True) as plane:
+        yield plane

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from clusterconform.sandbox.admin import RequestRefused
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.waiting import wait_until
@@ -21,6 +23,7 @@ PROGRAM = Path(sysconfig.get_path("scripts")) / "clusterconform"
 ROOT = Path(__file__).parents[2]
 NODES = "/api/v1/nodes"
 PROFILES = "/apis/outpost.dhnt.io/v1alpha1/runtimeprofiles"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STATE = "/api/v1/namespaces/clusterconform-system/configmaps/clusterconform-state"
 
 
@@ -31,7 +34,7 @@ class OperatorProcess:
         self.port = 0
         self.lines: list[dict[str, Any]] = []
         self.rubbish: list[str] = []
-        command = [PROGRAM, "run", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", *flags]
+        command = [str(PROGRAM), "run", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", *flags]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -221,3 +224,12 @@ class World:
             and entry["objectRef"].get("name") == name
             and entry["verb"] not in {"get", "list", "watch"}
         ]
+
+
+def install(plane: ControlPlane) -> World:
+    """Namespace and CRD on a control plane of a test's own."""
+    world = World(plane)
+    plane.admin.create("/api/v1/namespaces", yaml.safe_load((ROOT / "deploy" / "namespace.yaml").read_text()))
+    plane.admin.create(CRDS, yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text()))
+    world.until(lambda: plane.admin.answers(PROFILES), "the CRD is served")
+    return world

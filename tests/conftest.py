@@ -7,5 +7,5 @@ ones.
 from hypothesis import settings
 
 settings.register_profile("short", max_examples=100, derandomize=True, deadline=None)
-settings.register_profile("long", max_examples=5000, deadline=None)
+settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile("short")

@@ -1,15 +1,16 @@
-"""The program ``clusterconform``: its commands are imported when they are called, so that help is quick."""
+"""The program ``clusterconform``: a command's module is imported when it is called, so that help is quick."""
 
 import importlib
-import sys
+from typing import Final
 
 import click
 
-_COMMANDS = {
-    "matrix": ("clusterconform.cli.matrix", "matrix"),
-    "run": ("clusterconform.cli.run", "run"),
-    "sandbox": ("clusterconform.cli.sandbox", "sandbox"),
-    "simulate": ("clusterconform.cli.simulate", "simulate"),
+# The function has the name of its module, which lives in this room.
+_COMMANDS: Final = {
+    "matrix": "Print what each backend promises.",
+    "run": "Run the operator.",
+    "sandbox": "Start a real control plane with a mixed fleet on this machine, and the operator on it.",
+    "simulate": "Print what the operator would do with these objects.",
 }
 
 
@@ -20,16 +21,15 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module, name = _COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
+        command: click.Command = getattr(importlib.import_module(f"clusterconform.cli.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="clusterconform")
 def main() -> None:
     """Keep the nodes of a mixed k3s and virtual-kubelet cluster to their contract."""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

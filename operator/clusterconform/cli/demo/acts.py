@@ -1,4 +1,4 @@
-"""Three acts of drift: each is a plain write to one node, as anybody could make it, and a wait for the repair.
+"""Three acts of drift: each is a plain write to one node, as anybody could make it, and its repair.
 
 What is measured is what a user would see: from the API server's acknowledgment of the drift to the arrival of
 the repaired node on a watch that was opened before.
@@ -73,7 +73,7 @@ def three_acts(agent: str, tainted: str, mislabelled: str) -> list[Act]:
     backend, runtime, taint = BACKEND_LABEL, RUNTIME_LABEL, PROVIDER_TAINT_KEY
     return [
         Act(
-            title=f"An agent loses its backend label, by which the operator knows whose it is: {agent}",
+            title=f"An agent loses the label that names its backend: {agent}",
             node=agent,
             command=["label", "node", agent, f"{backend}-"],
             drift=lambda _: _labels({backend: None}),
@@ -92,7 +92,7 @@ def three_acts(agent: str, tainted: str, mislabelled: str) -> list[Act]:
             ),
         ),
         Act(
-            title=f"A virtual node claims to be an agent, beside its backend label: {mislabelled}",
+            title=f"A virtual node claims to be an agent: {mislabelled}",
             node=mislabelled,
             command=["label", "node", mislabelled, f"{runtime}=agent", "--overwrite"],
             drift=lambda _: _labels({runtime: "agent"}),

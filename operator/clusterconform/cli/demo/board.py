@@ -79,13 +79,13 @@ class Board:
         grid = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(3):
             grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, overflow="ellipsis")
+        grid.add_column(no_wrap=True, overflow="crop")
         details: list[RenderableType] = []
         for part in waiting:
             state, elapsed, detail = self._seen(part)
             grid.add_row(part.name, state, self._clock(part, state, elapsed), Text(part.purpose, style="dim"))
             if state == State.BUILDING:
-                details = [Text(f"  {detail}", style="dim", no_wrap=True, overflow="ellipsis")]
+                details = [Text(f"  {detail}", style="dim", no_wrap=True, overflow="crop")]
         return [Text(), grid, *details]
 
     def sentence(self) -> str:

@@ -50,6 +50,11 @@ class Population:
         return [node["metadata"]["name"] for node in self.virtual]
 
     @property
+    def unlabelled(self) -> int:
+        """How many agents arrive without their runtime label."""
+        return sum(RUNTIME_LABEL not in agent["metadata"]["labels"] for agent in self.agents)
+
+    @property
     def conforming(self) -> set[str]:
         """The names of all nodes that conform in the end: all but the stock virtual-kubelet's."""
         return {node["metadata"]["name"] for node in (*self.agents, *self.virtual)} | {self.hollow}

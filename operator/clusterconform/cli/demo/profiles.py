@@ -77,9 +77,9 @@ def table(rows: Sequence[Row]) -> Text:
 
 
 def clause(rows: Sequence[Row]) -> str:
-    """Say the same in one line."""
+    """Say in one line how many nodes of each profile conform; empty before the first status."""
     known = [row for row in rows if row.nodes is not None]
-    return "conformant: " + ", ".join(f"{row.name} {row.conformant} of {row.nodes}" for row in known)
+    return ", ".join(f"{row.name} {row.conformant}/{row.nodes}" for row in known)
 
 
 class Observer:

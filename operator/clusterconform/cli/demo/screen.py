@@ -38,7 +38,7 @@ class Screen:
         self._doing: tuple[str, float] | None = None
         self._scene: Callable[[], list[RenderableType]] = list
         self._rest: Callable[[], str] = str
-        self._spinner = Spinner("dots")
+        self._spinner = Spinner("line")
         self._ended = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="screen", daemon=True)
         self._live = Live(
@@ -97,9 +97,9 @@ class Screen:
         """Print a line that belongs to the one before."""
         self._print(Text(" " * _MARGIN + self._wrapped(text, _MARGIN), style=style))
 
-    def quote(self, text: str | Text) -> None:
+    def quote(self, text: str | Text, *, style: str = "") -> None:
         """Print something as it is: a table, a command line, a line of a log. Nothing is wrapped."""
-        self._print(text if isinstance(text, Text) else Text(text))
+        self._print(text if isinstance(text, Text) else Text(text, style=style))
 
     def heading(self, text: str) -> None:
         """Print a heading, and an empty line before it."""

@@ -1,8 +1,8 @@
 """The demo from beginning to end. Each step begins as soon as the parts that it needs are there."""
 
-from collections.abc import Mapping
-from concurrent.futures import Future, wait
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ from clusterconform.cli.demo.population import STOCK_BACKEND, STOCK_NODE, Popula
 from clusterconform.cli.demo.profiles import Observer, Row
 from clusterconform.cli.demo.screen import Screen
 from clusterconform.cli.demo.world import ACCOUNT, Operator, install, start_operator
-from clusterconform.contract.names import BACKEND_LABEL
+from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, PROVIDER_TAINT_KEY, RUNTIME_LABEL
 from clusterconform.effects.clock import Clock
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.control_plane import ControlPlane
@@ -32,8 +32,7 @@ from clusterconform.sandbox.parts import (
     VIRTUAL_KUBELET,
     Part,
 )
-from clusterconform.sandbox.programs import ProgramEnded
-from clusterconform.sandbox.waiting import SandboxFailed, wait_until
+from clusterconform.sandbox.waiting import wait_until
 
 # In the order in which they are needed: the operator can be watched at work long before the last is built.
 PARTS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KWOK, KUBEMARK, VIRTUAL_KUBELET)
@@ -78,12 +77,14 @@ def play(wishes: Wishes, screen: Screen) -> str:
         builder = stack.enter_context(Builder(assets=wishes.assets, report=board.hear))
         plane = ControlPlane(builder)
         stack.callback(plane.stop)
-        stack.enter_context(screen)
         demo = Demo(wishes, screen, board, plane)
-        demo.open()
-        failure = demo.perform()
+        with screen:
+            demo.open()
+            failure = demo.perform()
         if not wishes.once:
-            demo.stay(failure)
+            # Ctrl-C is the way out that was asked for here; anything else goes through.
+            with suppress(KeyboardInterrupt):
+                demo.stay()
         return failure
 
 
@@ -95,6 +96,7 @@ class Demo:
         self._wishes, self._screen, self._board, self._plane = wishes, screen, board, plane
         self._futures: Mapping[Part, Future[Path]] = {}
         self._observer: Observer | None = None
+        self._acting = False
         self._operator: Operator
         self._fleet: Fleet
         self._kubectl: Kubectl
@@ -105,8 +107,8 @@ class Demo:
         """Bring everything up, in the order in which the parts arrive, until the fleet conforms."""
         builder = self._plane.builder
         self._screen.heading(
-            f"A Kubernetes control plane, {self._wishes.nodes} nodes and the operator, on this machine alone. "
-            "Everything is removed at the end."
+            f"A Kubernetes control plane, {self._wishes.nodes} nodes and the operator, all on this machine; "
+            "everything is removed at the end."
         )
         with self._screen.doing("looking for the parts"):
             self._board.expect(part for part in PARTS if builder.find(part) is None)
@@ -122,28 +124,28 @@ class Demo:
 
     def perform(self) -> str:
         """Play the acts; say in one sentence what was not healed, or nothing."""
+        self._acting = True
         virtual = self._population.virtual_names
         played = three_acts(self._population.hollow, virtual[1], virtual[2])
         self._screen.heading("Three acts of drift, each a plain write; the operator heals them.")
         outcomes = [(act, self._act(number, act)) for number, act in enumerate(played, start=1)]
-        lost = [act.node for act, outcome in outcomes if outcome.milliseconds is None]
-        if lost:
-            healed = len(outcomes) - len(lost)
-            return (
-                f"Only {healed} of {len(outcomes)} acts were healed within {HEAL_SECONDS:g} s: "
-                f"{', '.join(lost)} stayed as it was."
-            )
-        times = ", ".join(f"{outcome.milliseconds:.0f}" for _, outcome in outcomes)
-        self._screen.heading(f"All {len(outcomes)} acts were healed, in {times} ms.")
-        return ""
-
-    def stay(self, failure: str) -> None:
-        """Tell what can be tried, and follow the operator's log until Ctrl-C."""
+        failure = shortfall(outcomes)
         if failure:
             self._screen.say(failure, style="red")
-        stay.tell(self._screen, self._kubectl, self._operator, self._population)
-        self._screen.rest()
-        stay.follow(self._screen, self._operator, self._plane)
+        else:
+            times = ", ".join(f"{outcome.milliseconds:.0f}" for _, outcome in outcomes)
+            self._screen.heading(f"All {len(outcomes)} acts were healed, after {times} ms.")
+        return failure
+
+    def stay(self) -> None:
+        """Tell what can be tried, and follow the operator's log until a signal ends it.
+
+        Raises:
+            ProgramEnded: a program of the sandbox has ended.
+        """
+        agent, virtual = self._population.agents[0]["metadata"]["name"], self._population.virtual_names[0]
+        stay.tell(self._screen, self._kubectl, self._operator, agent=agent, virtual=virtual)
+        stay.follow(self._screen, self._operator, self._plane.programs.running)
 
     def _open_api(self) -> None:
         self._await(ETCD, KUBE_APISERVER)
@@ -198,8 +200,8 @@ class Demo:
                 f"/api/v1/nodes/{STOCK_NODE}", {"metadata": {"labels": {BACKEND_LABEL: STOCK_BACKEND}}}
             )
         screen.say(
-            f"{STOCK_NODE} is there: virtual-kubelet as upstream builds it, given the label "
-            f"{BACKEND_LABEL}={STOCK_BACKEND} by this demo"
+            f"{STOCK_NODE} is there: virtual-kubelet as upstream builds it; this demo has put "
+            f"{BACKEND_LABEL}={STOCK_BACKEND} on it"
         )
 
     def _settle(self) -> None:
@@ -212,16 +214,29 @@ class Demo:
                 programs=plane.programs.running,
                 pause=_PAUSE_SECONDS,
             )
-        finding = profiles.read_conditions(plane.admin)[STOCK_NODE]
         self._screen.say(
-            f"RuntimeConformant is True on {len(people.conforming)} nodes; "
-            f"{len(self._operator.repaired())} nodes were repaired on arrival"
+            f"{len(self._operator.repaired())} nodes were repaired on arrival; RuntimeConformant is True on "
+            f"{len(people.conforming)} nodes",
+            style="green",
         )
-        self._screen.say(
-            f"on {STOCK_NODE} it is {finding.status}, {finding.reason}: {finding.message}. That is true, and "
-            "nothing that labels could put right: it claims an API that a virtual node must not claim"
-        )
+        self._tell_stock()
         self._show_profiles()
+
+    def _tell_stock(self) -> None:
+        """Say what was found on the stock virtual-kubelet: marks to correct, and what no mark corrects."""
+        node = self._plane.admin.get(f"/api/v1/nodes/{STOCK_NODE}")
+        labels, found = node["metadata"]["labels"], profiles.condition_of(node)
+        taint = next(seen for seen in node["spec"]["taints"] if seen["key"] == PROVIDER_TAINT_KEY)
+        self._screen.say(
+            f"{STOCK_NODE} was given the labels runtime={labels[RUNTIME_LABEL]} and "
+            f"host={labels[HOST_LABEL]}, and its taint the value {taint['value']} (was mock)"
+        )
+        self._screen.add(
+            f"RuntimeConformant is {found.status} there ({found.reason}): {found.message}. It does: "
+            "virtual-kubelet as upstream builds it offers a kubelet API, which the contract denies to "
+            "virtual nodes; only its own settings could end that",
+            style="yellow",
+        )
 
     def _settled(self) -> bool:
         conditions = profiles.read_conditions(self._plane.admin)
@@ -232,34 +247,31 @@ class Demo:
     def _counted(self) -> bool:
         """Whether the profiles' status says what there is: all nodes, and one that does not conform."""
         rows = profiles.read_rows(self._plane.admin)
-        return (
-            sum(row.nodes or 0 for row in rows) == self._wishes.nodes
-            and sum(row.conformant or 0 for row in rows) == len(self._population.conforming)
-        )
+        return sum(row.nodes or 0 for row in rows) == self._wishes.nodes and sum(
+            row.conformant or 0 for row in rows
+        ) == len(self._population.conforming)
 
     def _act(self, number: int, act: Act) -> Outcome:
         screen = self._screen
         screen.heading(f"{number}. {act.title}")
-        screen.quote("$ " + self._kubectl.line(*act.command))
+        screen.quote("$ " + self._kubectl.short(*act.command))
         with screen.doing(f"waiting for the repair, at most {HEAL_SECONDS:g} s"):
             outcome = perform(act, self._plane, self._operator.log)
         if outcome.milliseconds is None:
-            screen.say(f"not repaired within {HEAL_SECONDS:g} s{self._operators_end()}", style="red")
+            self._operator.program.check()
+            screen.say(f"not repaired within {HEAL_SECONDS:g} s", style="red")
             return outcome
         screen.quote(outcome.line or "(the operator's log has no line about it)")
-        screen.say(f"repaired {outcome.milliseconds:.0f} ms after the API server had accepted the drift", style="green")
+        screen.say(
+            f"repaired {outcome.milliseconds:.0f} ms after the API server accepted the drift", style="green"
+        )
         with screen.doing("waiting for the profiles' status, at most 5 s"):
-            wait_until(self._counted, what="the profiles count it", seconds=_TOLD_SECONDS, pause=_PAUSE_SECONDS)
-        screen.say(f"RuntimeConformant is {outcome.condition.status}, {outcome.condition.reason}")
-        self._show_profiles()
+            wait_until(
+                self._counted, what="the profiles count it", seconds=_TOLD_SECONDS, pause=_PAUSE_SECONDS
+            )
+        screen.say(f"the profiles count it too: {profiles.clause(profiles.read_rows(self._plane.admin))}")
+        screen.add(f"RuntimeConformant on the node: {outcome.condition.status} ({outcome.condition.reason})")
         return outcome
-
-    def _operators_end(self) -> str:
-        try:
-            self._operator.program.check()
-        except ProgramEnded as ended:
-            return f": {ended}"
-        return ""
 
     def _show_profiles(self) -> None:
         self._screen.quote("$ " + self._kubectl.line("get", "rtp"))
@@ -270,13 +282,40 @@ class Demo:
 
         Raises:
             PartUnavailable: one of them is nowhere and cannot be built.
-            SandboxFailed: a program of the sandbox has ended.
+            ProgramEnded: a program of the sandbox has ended.
         """
         futures = [self._futures[part] for part in parts]
-        names = " and ".join(part.name for part in parts)
-        with self._screen.doing(f"waiting for {names}"):
-            while not all(future.done() for future in futures):
-                wait(futures, timeout=_CHECK_SECONDS)
-                self._all_run()
-        for future in futures:
-            future.result()
+        watched = self._plane.programs.running if self._plane.api_server else []
+        with self._screen.doing(f"waiting for {' and '.join(part.name for part in parts)}"):
+            while not all(_is_there(future) for future in futures):
+                wait(futures, timeout=_CHECK_SECONDS, return_when=FIRST_EXCEPTION)
+                for program in watched:
+                    program.check()
+
+    def _scene(self) -> list[RenderableType]:
+        rows = self._observer.rows if self._observer else []
+        return [*([Text(), profiles.table(rows)] if rows else []), *self._board.rows()]
+
+    def _profiles_changed(self, rows: list[Row]) -> None:
+        if not self._screen.lively and not self._acting and (clause := profiles.clause(rows)):
+            self._screen.say(f"conformant so far: {clause}")
+
+
+def shortfall(outcomes: Sequence[tuple[Act, Outcome]]) -> str:
+    """Say in one sentence which acts were not healed; nothing if all were."""
+    lost = [act.node for act, outcome in outcomes if outcome.milliseconds is None]
+    if not lost:
+        return ""
+    healed = len(outcomes) - len(lost)
+    return (
+        f"Only {healed} of {len(outcomes)} acts were healed within {HEAL_SECONDS:g} s each; "
+        f"still drifted: {', '.join(lost)}."
+    )
+
+
+def _is_there(future: Future[Path]) -> bool:
+    """Whether a part is there; raises if it never will be."""
+    if not future.done():
+        return False
+    future.result()
+    return True

@@ -1,4 +1,4 @@
-"""One node as a watch brings it, version by version: what a moment on the API server's side is measured by."""
+"""One node, version by version, as a watch brings it."""
 
 import http.client
 import json

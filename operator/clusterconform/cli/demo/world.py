@@ -1,4 +1,4 @@
-"""The control plane with all that a cluster's administrator would bring: our CRD, our rights, our operator."""
+"""What an administrator brings to a control plane: the kind, the operator's rights, and the operator."""
 
 import http.client
 import sys
@@ -39,7 +39,9 @@ class Operator:
     def repaired(self) -> set[str]:
         """Give the names of the nodes that it has told to have repaired."""
         lines = self.log.read_text(errors="replace").splitlines()
-        return {line.split("node=", 1)[1].split(" ", 1)[0] for line in lines if "node repaired  node=" in line}
+        return {
+            line.split("node=", 1)[1].split(" ", 1)[0] for line in lines if "node repaired  node=" in line
+        }
 
 
 def install(plane: ControlPlane) -> list[str]:

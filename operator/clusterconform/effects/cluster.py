@@ -5,6 +5,8 @@ Bodies are JSON values and answers are bytes: the caller decodes just what it re
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,6 +14,8 @@ import aiohttp
 import msgspec
 
 from clusterconform.contract.request import Request
+from clusterconform.contract.times import Moment
+from clusterconform.effects.clock import Clock
 from clusterconform.effects.connection import Connection
 from clusterconform.effects.errors import ApiError, FencedError, UnauthorizedError, UnreachableError, error_of
 from clusterconform.effects.metrics import Metrics
@@ -33,16 +37,23 @@ _PAGE_DECODER: Final = msgspec.json.Decoder(_PageView)
 class Cluster:
     """Sends requests and maps what comes back to our errors."""
 
-    def __init__(self, connection: Connection, metrics: Metrics, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, connection: Connection, metrics: Metrics, clock: Clock, may_write: Callable[[float], bool]
+    ) -> None:
         """Send over ``connection``.
 
         Args:
             connection: Where to; opened.
             metrics: Counts requests by verb and code.
-            may_write: The fence, asked immediately before each request that is not a read.
+            clock: Tells when an answer came.
+            may_write: The fence, asked immediately before each request that is not a read, with the seconds
+                that the request may take.
         """
-        self._connection, self._metrics, self._may_write = connection, metrics, may_write
+        self._connection, self._metrics = connection, metrics
+        self._clock, self._may_write = clock, may_write
         self._session = connection.session()
+        self.server_date: tuple[datetime, Moment] | None = None
+        """The last Date header, and when it came: how far our clock is from the API server's."""
 
     async def close(self) -> None:
         """Close the sockets."""
@@ -67,7 +78,7 @@ class Cluster:
             return await self._send_once(request, timeout)
 
     async def _send_once(self, request: Request, timeout: float) -> bytes:  # noqa: ASYNC109
-        if request.method != "GET" and not self._may_write():
+        if request.method != "GET" and not self._may_write(timeout):
             raise FencedError(f"not sent, since we may not write now: {request.method} {request.path}")
         data = None if request.body is None else msgspec.json.encode(request.body)
         headers = {"Content-Type": request.content_type} if request.content_type else {}
@@ -81,12 +92,22 @@ class Cluster:
             ) as response:
                 answer = await response.read()
                 self._metrics.requests.labels(request.method, str(response.status)).inc()
+                self._note_date(response.headers.get("Date", ""))
                 if response.status < 400:  # noqa: PLR2004 - what HTTP calls success
                     return answer
                 raise error_of(response.status, _status_object(answer), response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.requests.labels(request.method, "none").inc()
             raise UnreachableError(_words(error)) from error
+
+    def _note_date(self, header: str) -> None:
+        # Whole seconds and one parse per request: cheap beside the request, and a clock that is off by less
+        # than a second is nobody's worry.
+        try:
+            date = parsedate_to_datetime(header)
+        except ValueError:
+            return
+        self.server_date = (date, self._clock.moment())
 
     async def get(self, path: str) -> Any:
         """The object at ``path`` as JSON values.

@@ -63,76 +63,95 @@ async def operate(settings: Settings) -> None:
     _stop_on_signals(stop)
     connection = Connection(settings.kubeconfig, settings.context)
     await connection.open()
-    metrics = Metrics()
+    clock, metrics = Clock(), Metrics()
     metrics.build.info({"version": version("clusterconform"), "python": platform.python_version()})
     # The fence is open as long as this process runs: it is the only one. Leader election closes it.
-    cluster = Cluster(connection, metrics, may_write=lambda: not stop.is_set())
+    cluster = Cluster(connection, metrics, clock, may_write=lambda _: not stop.is_set())
     try:
         async with _until(stop):
-            await _run(settings, connection, cluster, metrics, stop)
+            await _Operator(settings, connection, cluster, clock, metrics).run(stop)
     finally:
         await cluster.close()
 
 
-async def _run(
-    settings: Settings, connection: Connection, cluster: Cluster, metrics: Metrics, stop: asyncio.Event
-) -> None:
-    clock, cache = Clock(), Cache()
-    stream = NodeStream(metrics, clock.uptime)
-    events = EventRecorder(cluster, clock, metrics, socket.gethostname())
-    status = StatusReporter(
-        cache=cache,
-        cluster=cluster,
-        clock=clock,
-        metrics=metrics,
-        complete=lambda: resync.synced_at is not None,
-    )
-    nodes = NodeReconciler(
-        cache=cache,
-        cluster=cluster,
-        clock=clock,
-        stream=stream,
-        events=events,
-        metrics=metrics,
-        bound=settings.bound,
-        changed=status.due,
-    )
+class _Operator:
+    """The parts, and who is told what."""
 
-    def everything_due() -> None:
-        for name in cache.names():
-            nodes.queue.add(name)
-        for name in cache.profiles():
-            status.due(name)
+    def __init__(
+        self, settings: Settings, connection: Connection, cluster: Cluster, clock: Clock, metrics: Metrics
+    ) -> None:
+        self.settings, self.connection, self.cluster, self.clock = settings, connection, cluster, clock
+        self.cache = Cache()
+        self.stream = NodeStream(metrics, clock.uptime)
+        self.events = EventRecorder(cluster, clock, metrics, socket.gethostname())
+        self.resync = Resync(
+            cache=self.cache,
+            cluster=cluster,
+            clock=clock,
+            node_due=lambda name: self.nodes.queue.add(name),
+            catalogue_changed=self.everything_due,
+        )
+        self.status = StatusReporter(
+            cache=self.cache,
+            cluster=cluster,
+            clock=clock,
+            metrics=metrics,
+            complete=lambda: self.resync.synced_at is not None,
+        )
+        self.nodes = NodeReconciler(
+            cache=self.cache,
+            cluster=cluster,
+            clock=clock,
+            stream=self.stream,
+            events=self.events,
+            metrics=metrics,
+            bound=settings.bound,
+            changed=self.status.due,
+        )
+        self.health = Health(clock=clock, stream=self.stream, resync=self.resync, metrics=metrics)
 
-    resync = Resync(
-        cache=cache, cluster=cluster, clock=clock, node_due=nodes.queue.add, catalogue_changed=everything_due
-    )
-    registry = watching.registry_of(
-        cache=cache,
-        login=watching.login_of(connection, stream if settings.slim_stream else None),
-        node_due=nodes.queue.add,
-        profile_due=status.due,
-        catalogue_changed=everything_due,
-    )
+    def everything_due(self) -> None:
+        """All nodes and profiles are due: the picture is complete, or what profiles say has changed."""
+        for name in self.cache.names():
+            self.nodes.queue.add(name)
+        for name in self.cache.profiles():
+            self.status.due(name)
 
-    async def keep_complete() -> None:
-        await resync.first()
-        nodes.may_act.set()
-        fields = {"nodes": len(cache), "profiles": len(cache.profiles()), "bound": settings.bound}
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve health at once, wait for the cluster, then work for ever."""
+        registry = watching.registry_of(
+            cache=self.cache,
+            login=watching.login_of(self.connection, self.stream if self.settings.slim_stream else None),
+            node_due=self.nodes.queue.add,
+            profile_due=self.status.due,
+            catalogue_changed=self.everything_due,
+        )
+        async with _served(self.health.app(), self.settings) as port:
+            fields = {"server": self.connection.server, "bound": self.settings.bound, "port": port}
+            log.info("started", extra={"fields": fields})
+            await preflight.check(self.cluster)
+            async with asyncio.TaskGroup() as tasks:
+                # Kopf waits at its end for tasks that began after it did, so ours begin before.
+                for work in (
+                    self.nodes.queue.run(),
+                    self.status.run(self.nodes),
+                    self.events.run(),
+                    self._keep_complete(),
+                ):
+                    tasks.create_task(work)
+                tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
+
+    async def _keep_complete(self) -> None:
+        await self.resync.first()
+        self.nodes.may_act.set()
+        fields = {
+            "nodes": len(self.cache),
+            "profiles": len(self.cache.profiles()),
+            "bound": self.settings.bound,
+        }
         log.info("synced", extra={"fields": fields})
-        everything_due()
-        await resync.run()
-
-    health = Health(clock=clock, stream=stream, resync=resync, metrics=metrics)
-    async with _served(health.app(), settings) as port:
-        fields = {"server": connection.server, "bound": settings.bound, "port": port}
-        log.info("started", extra={"fields": fields})
-        await preflight.check(cluster)
-        async with asyncio.TaskGroup() as tasks:
-            # Kopf waits at its end for tasks that began after it did, so ours begin before.
-            for work in (nodes.queue.run(), status.run(nodes), events.run(), keep_complete()):
-                tasks.create_task(work)
-            tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
+        self.everything_due()
+        await self.resync.run()
 
 
 @contextlib.asynccontextmanager

@@ -19,16 +19,17 @@ _DEAF_SECONDS: Final = 10.0
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt, and SIGTERM and SIGHUP SystemExit, once; main thread only.
+    """Let SIGINT raise KeyboardInterrupt, and SIGTERM and SIGHUP SystemExit; main thread only.
 
-    A signal that was ignored before (``nohup``, a background job) stays ignored.
+    A signal that was ignored before (``nohup``, a background job) stays ignored. Once one was heard, all of
+    them are ignored afterwards too: the process is about to end.
     """
-    heard_at = -_DEAF_SECONDS
+    heard_at: float | None = None
 
     def leave(number: int, _frame: FrameType | None) -> None:
         nonlocal heard_at
         now = time.monotonic()
-        if now - heard_at < _DEAF_SECONDS:
+        if heard_at is not None and now - heard_at < _DEAF_SECONDS:
             return
         heard_at = now
         if number == signal.SIGINT:
@@ -36,11 +37,11 @@ def orderly() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    taken = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    taken = {number: handler for number, handler in before.items() if handler not in {signal.SIG_IGN, None}}
     try:
         for number in taken:
             signal.signal(number, leave)
         yield
     finally:
         for number, handler in taken.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler if heard_at is None else signal.SIG_IGN)

@@ -14,6 +14,8 @@ from clusterconform.sandbox.programs import Program
 from clusterconform.sandbox.waiting import wait_until
 
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
+# What the program ``clusterconform`` consists of; that one need not be on anybody's PATH.
+_MAIN: Final = "from clusterconform.cli.main import main; main()"
 _SERVED_SECONDS: Final = 30.0
 _READY_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 5.0
@@ -73,15 +75,17 @@ def start_operator(plane: ControlPlane) -> Operator:
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
     command = [
         sys.executable,
-        "-m",
-        "clusterconform.cli.main",
+        "-P",
+        "-c",
+        _MAIN,
         "run",
         f"--kubeconfig={kubeconfig}",
         "--bound=enforce",
         f"--listen=127.0.0.1:{port}",
         "--log-format=text",
     ]
-    program = plane.programs.start("operator", command)
+    # It is killed at the end like everything else, so what it keeps in files goes where the rest goes.
+    program = plane.programs.start("operator", command, environment={"TMPDIR": str(plane.folder("operator"))})
     wait_until(
         lambda: _ready(port),
         what="the operator is ready",

@@ -88,7 +88,7 @@ class _Operator:
             cache=self.cache,
             cluster=cluster,
             clock=clock,
-            node_due=lambda name: self.nodes.queue.add(name),
+            node_due=self._node_due,
             catalogue_changed=self.everything_due,
         )
         self.status = StatusReporter(
@@ -110,6 +110,9 @@ class _Operator:
         )
         self.health = Health(clock=clock, stream=self.stream, resync=self.resync, metrics=metrics)
 
+    def _node_due(self, name: str) -> None:
+        self.nodes.queue.add(name)
+
     def everything_due(self) -> None:
         """All nodes and profiles are due: the picture is complete, or what profiles say has changed."""
         for name in self.cache.names():
@@ -122,7 +125,7 @@ class _Operator:
         registry = watching.registry_of(
             cache=self.cache,
             login=watching.login_of(self.connection, self.stream if self.settings.slim_stream else None),
-            node_due=self.nodes.queue.add,
+            node_due=self._node_due,
             profile_due=self.status.due,
             catalogue_changed=self.everything_due,
         )

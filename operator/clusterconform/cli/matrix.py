@@ -15,9 +15,7 @@ Examples:
   clusterconform matrix
   clusterconform matrix --output yaml"""
 )
-@click.option(
-    "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
+@click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def matrix(output: str) -> None:
     """Print what each backend promises: its marks, who may touch its nodes, and what they serve."""
     specs = [manifest_of(profile)["spec"] for profile in MATRIX.values()]

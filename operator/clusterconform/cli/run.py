@@ -12,9 +12,7 @@ from clusterconform.contract.settings import Bound
 class _Listen(click.ParamType[tuple[str, int]]):
     name = "HOST:PORT"
 
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         host, colon, port = value.rpartition(":")
         if not colon or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the last port
             self.fail(f"must be HOST:PORT, such as 127.0.0.1:8080, not {value!r}", param, ctx)

@@ -9,7 +9,7 @@ import msgspec
 
 from clusterconform.cli.reading import UnreadableInputError, documents_in, read_text
 from clusterconform.contract.times import Duration, Moment, parse_time
-from clusterconform.decisions.simulation import UnusableWorldError, read_world
+from clusterconform.decisions.simulation import UnusableWorldError, read_moment, read_uptime, read_world
 from clusterconform.decisions.simulation import simulate as answer
 from clusterconform.effects.clock import Clock
 
@@ -32,8 +32,8 @@ class _Uptime(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return _seconds(value)
-        except ValueError as error:
+            return read_uptime(value)
+        except UnusableWorldError as error:
             self.fail(str(error), param, ctx)
 
 
@@ -54,7 +54,10 @@ Docs: docs/simulate.md""",
     help="How long the operator has been running, as seconds or 1h30m; default: long enough for every gate.",
 )
 @click.option("--lines", is_flag=True, help="JSON Lines: one world a line, one answer a line, with its id.")
-def simulate(files: tuple[str, ...], now: datetime | None, uptime: float, *, lines: bool) -> None:
+@click.option("--passes", metavar="FILE", help="Reaping passes to play on the world, a JSON or YAML list.")
+def simulate(
+    files: tuple[str, ...], now: datetime | None, uptime: float, *, lines: bool, passes: str | None
+) -> None:
     """Print what the operator would do with these objects, as JSON, without a cluster and without writing.
 
     Input is what kubectl prints, JSON or YAML; without RuntimeProfiles in it the built-in ones hold. Exit
@@ -68,10 +71,19 @@ def simulate(files: tuple[str, ...], now: datetime | None, uptime: float, *, lin
                 _answer_lines(path, moment)
             return
         world = read_world(document for path in paths for document in documents_in(path))
-        click.echo(msgspec.json.format(msgspec.json.encode(answer(world, moment)), indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(answer(world, moment, _read_passes(passes))), indent=2))
     except (UnreadableInputError, UnusableWorldError) as error:
         click.echo(f"clusterconform: {error}", err=True)
         sys.exit(2)
+
+
+def _read_passes(path: str | None) -> list[Any] | None:
+    if path is None:
+        return None
+    documents = list(documents_in(path))
+    if len(documents) != 1 or not isinstance(documents[0], list):
+        raise UnreadableInputError(f"{path}: must be one list of passes")
+    return documents[0]
 
 
 def _answer_lines(path: str, moment: Moment) -> None:
@@ -89,32 +101,10 @@ def _answer_line(line: bytes, moment: Moment) -> dict[str, Any]:
         if not isinstance(request, dict):
             return {"id": None, "error": "a line must be a JSON object"}
         identity = request.get("id")
-        at = _moment(request, moment)
-        items = request.get("items")
-        if not isinstance(items, list):
-            return {"id": identity, "error": "items must be a list of objects"}
-        return {"id": identity, **answer(read_world(items), at)}
+        at = read_moment(request, moment)
+        items, passes = request.get("items"), request.get("passes")
+        if not isinstance(items, list) or not isinstance(passes, list | None):
+            return {"id": identity, "error": "items, and passes where given, must be lists of objects"}
+        return {"id": identity, **answer(read_world(items), at, passes)}
     except (ValueError, RecursionError) as error:
         return {"id": identity, "error": str(error) or type(error).__name__}
-
-
-def _moment(request: dict[str, Any], default: Moment) -> Moment:
-    wall = default.wall
-    if request.get("now") is not None:
-        parsed = parse_time(request["now"])
-        if parsed is None:
-            raise ValueError(f"now must be a time such as 2026-08-01T12:00:00Z, not {request['now']!r}")
-        wall = parsed
-    uptime = request.get("uptime")
-    return Moment(wall=wall, uptime=default.uptime if uptime is None else _seconds(uptime))
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"uptime must be seconds or a duration such as 1h30m, not {value!r}")  # noqa: TRY004
-    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-        return Duration(value).seconds
-    seconds = float(value)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"uptime must not be negative or endless: {value}")
-    return seconds

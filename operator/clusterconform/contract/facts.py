@@ -287,9 +287,7 @@ def read_node(view: NodeView) -> NodeFacts:
         has_labels=metadata.labels is not None,
         annotations={key: value for key, value in annotations.items() if _is_kept_annotation(key)},
         has_annotations=metadata.annotations is not None,
-        virtual_kubelet_annotations=any(
-            key.startswith(VIRTUAL_KUBELET_ANNOTATION_PREFIX) for key in annotations
-        ),
+        virtual_kubelet_annotations=any(key.startswith(VIRTUAL_KUBELET_ANNOTATION_PREFIX) for key in annotations),
         provider_id=(spec.providerID if spec else None) or "",
         kubelet_version=(status.node_info.kubelet_version if status and status.node_info else None) or "",
         kubelet_port=(endpoint.Port if endpoint else None) or 0,
@@ -303,9 +301,7 @@ def _read_taints(spec: SpecView | None) -> tuple[Taint, ...] | None:
     if spec is None or spec.taints is None:
         return None
     return tuple(
-        Taint(seen.key, seen.value or "", seen.effect, seen.timeAdded)
-        for seen in spec.taints
-        if seen is not None
+        Taint(seen.key, seen.value or "", seen.effect, seen.timeAdded) for seen in spec.taints if seen is not None
     )
 
 

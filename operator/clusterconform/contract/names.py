@@ -38,6 +38,12 @@ NODE_ARGS_ANNOTATION: Final = "k3s.io/node-args"
 K3S_PROVIDER_ID_PREFIX: Final = "k3s://"
 K3S_VERSION_MARK: Final = "+k3s"
 
+CONTROL_PLANE_ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+# Ours: a node so annotated is never reaped.
+KEEP_ANNOTATION: Final = f"{GROUP}/keep"
+# Ours, on the agent profile: a person approves the reaping of one node, as <node>/<uid>.
+APPROVE_ANNOTATION: Final = f"{GROUP}/approve-reap"
+
 CONFORMANT_CONDITION: Final = "RuntimeConformant"
 FIELD_MANAGER: Final = "clusterconform"
 
@@ -45,3 +51,8 @@ NAMESPACE: Final = "clusterconform-system"
 SERVICE_ACCOUNT: Final = "clusterconform"
 STATE_CONFIGMAP: Final = "clusterconform-state"
 SEEDED_KEY: Final = "seeded"
+LEDGER_CONFIGMAP: Final = "clusterconform-ledger"
+LEDGER_KEY: Final = "ledger.jsonl"
+TRUST_KEY: Final = "trust.json"
+LEASE: Final = "clusterconform"
+LEASES_NAMESPACE: Final = "kube-node-lease"

@@ -222,9 +222,7 @@ def _read_contract(name: str, spec: object) -> RuntimeProfile | Refusal:
         reason, _, path = str(error).partition(" - at `$")
         return Refusal("spec" + path.rstrip("`"), reason)
     if wire.backend != name:
-        return Refusal(
-            "spec.backend", f"metadata.name must equal spec.backend (R1): {name} is not {wire.backend}"
-        )
+        return Refusal("spec.backend", f"metadata.name must equal spec.backend (R1): {name} is not {wire.backend}")
     return _resolved(wire)
 
 

@@ -8,9 +8,7 @@ from typing import Final
 
 # RFC 3339 with what real writers send: 0-9 fractional digits, any offset (bug case B36). A space instead of
 # the T, or no zone at all, is malformed although ``fromisoformat`` takes both (contract §8.3).
-_RFC3339: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})", re.ASCII
-)
+_RFC3339: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 _DURATION: Final = re.compile(r"(?:[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h))+", re.ASCII)
 _DURATION_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h)", re.ASCII)
 _UNIT: Final = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}

@@ -110,6 +110,78 @@ class Reason(StrEnum):
     DRIFT_REPAIRED = "DriftRepaired"
     """Marks were put back (Events only)."""
 
+    STALE = "Stale"
+    """An agent that all witnesses say has been dead for longer than grace."""
+
+    WITHIN_GRACE = "WithinGrace"
+    """Not Ready, but not for long enough."""
+
+    WITNESS_LIVES = "WitnessLives"
+    """A Lease, or a stamp of the API server's own, says that the node lived within grace."""
+
+    NODE_READY = "NodeReady"
+    """The node is Ready."""
+
+    NOT_AN_AGENT = "NotAnAgent"
+    """Not labelled as an agent of the accepted agent profile; such a node is never reaped."""
+
+    SELF_HOST = "SelfHost"
+    """The control plane's own machine; never reaped."""
+
+    CONTROL_PLANE = "ControlPlane"
+    """A control-plane or master role; never reaped."""
+
+    TERMINATING = "Terminating"
+    """Its deletion is under way already."""
+
+    KEPT = "Kept"
+    """Annotated to be kept; never reaped."""
+
+    OWN_NODE = "OwnNode"
+    """The operator runs on it; never reaped."""
+
+    NO_READY_CONDITION = "NoReadyCondition"
+    """No Ready condition with a known status: unknown is not dead."""
+
+    UNDATABLE = "Undatable"
+    """When it stopped being Ready cannot be told."""
+
+    LEASE_UNREADABLE = "LeaseUnreadable"
+    """The Lease could not be read, so one witness is missing."""
+
+    CLOCK_SKEW = "ClockSkew"
+    """The wall clock jumped, or evidence lies in the future."""
+
+    MASS_STALE = "MassStale"
+    """Too large a share of the agents is stale: more likely an outage than so many deaths."""
+
+    MIN_UPTIME = "MinUptime"
+    """The operator has not been leading and synced for long enough."""
+
+    LEDGER_UNREADABLE = "LedgerUnreadable"
+    """The ledger could not be read or written."""
+
+    LEDGER_FULL = "LedgerFull"
+    """The ledger holds more than it may even after folding."""
+
+    BUDGET_SPENT = "BudgetSpent"
+    """The deletions of this window are made."""
+
+    UNTRUSTED = "Untrusted"
+    """Too little time has passed since the last doubt about clocks or the fleet."""
+
+    DAILY_LIMIT = "DailyLimit"
+    """The share of the fleet that may go in a day is gone."""
+
+    ENDED_EARLY = "EndedEarly"
+    """The reaping pass ended early; its error says why."""
+
+    NOT_FENCED = "NotFenced"
+    """The admission policy that fences the operator is not in force."""
+
+    NOT_LIVE = "NotLive"
+    """Reaping is in dry run, off, or bounded to looking."""
+
 
 ADVICE = frozenset({Reason.HOST_NAME_MISMATCH, Reason.NAME_SUFFIX_MISMATCH})
 

@@ -25,9 +25,7 @@ def conforming(
 ) -> ConditionWrite | None:
     """The write that makes the condition True, or None where it reads so already."""
     message = f"carries the labels and the taint of RuntimeProfile {profile.backend}"
-    return _write(
-        node, "True", Reason.CONFORMS, "; ".join([message, *(seen.message for seen in advice)]), now
-    )
+    return _write(node, "True", Reason.CONFORMS, "; ".join([message, *(seen.message for seen in advice)]), now)
 
 
 def failing(node: NodeFacts, findings: list[Finding], now: Moment) -> ConditionWrite | None:

@@ -133,9 +133,7 @@ def judge_set(profiles: Iterable[RuntimeProfile]) -> list[Breach]:
     breaches = [breach for row in rows for breach in judge_profile(row)]
     agents = sorted(row.backend for row in rows if row.node_class is NodeClass.AGENT)
     if len(agents) != 1:
-        breaches.append(
-            Breach("R5", "class", f"exactly one profile of class agent, not {len(agents)}: {agents}")
-        )
+        breaches.append(Breach("R5", "class", f"exactly one profile of class agent, not {len(agents)}: {agents}"))
     if len(agents) == len(rows):
         breaches.append(Breach("R5", "class", "at least one profile of class virtual"))
     return breaches
@@ -149,8 +147,7 @@ def judge_built_node(node: NodeFacts, profile: RuntimeProfile, base: str) -> lis
     name = base + profile.node_name_suffix
     named = node.name == name or (not virtual and node.name.startswith(f"{base}-"))
     tainted = any(
-        taint.key == PROVIDER_TAINT_KEY and taint.effect == PROVIDER_TAINT_EFFECT
-        for taint in node.taints or ()
+        taint.key == PROVIDER_TAINT_KEY and taint.effect == PROVIDER_TAINT_EFFECT for taint in node.taints or ()
     )
     found = [
         (not named, "R10", "metadata.name", f"must be {name}, not {node.name}"),

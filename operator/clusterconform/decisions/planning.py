@@ -53,9 +53,7 @@ def decide(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Momen
     own = [identity.finding] if identity.finding else []
     why = _why_released(identity, catalogue)
     if profile is None or why or node.terminating:
-        verdict = NodeVerdict(
-            identity=identity, findings=(*own, *(drift.finding for drift in drifts), *flaws)
-        )
+        verdict = NodeVerdict(identity=identity, findings=(*own, *(drift.finding for drift in drifts), *flaws))
         condition = None if node.terminating else conditions.released(node, why, now)
         # Forget timers and quarrels: when enforcement comes back, it starts afresh.
         return Decision(verdict=verdict, plan=Plan(condition=condition), memory=NodeMemory())
@@ -76,16 +74,12 @@ class _Amiss:
     flaws: list[Finding]
 
 
-def _enforce(
-    node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment
-) -> Decision:
+def _enforce(node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment) -> Decision:
     marks = _patch(node, amiss.drifts)
     rejected = memory.rejected is not None and marks is not None and memory.rejected[0] == fingerprint(marks)
     blocked = list(amiss.blocked)
     if rejected and memory.rejected is not None:
-        blocked.append(
-            Finding(Reason.WRITE_REJECTED, f"the API server refuses our patch: {memory.rejected[1]}")
-        )
+        blocked.append(Finding(Reason.WRITE_REJECTED, f"the API server refuses our patch: {memory.rejected[1]}"))
     findings = [*blocked, *(drift.finding for drift in amiss.drifts), *amiss.flaws]
     verdict = NodeVerdict(
         identity=amiss.identity, findings=tuple(findings), contested=tuple(sorted(memory.contested))
@@ -148,9 +142,7 @@ def _why_released(identity: Identity, catalogue: Catalogue) -> str:
 
 
 def _contested(drift: Drift) -> Finding:
-    return Finding(
-        Reason.CONTESTED, f"another writer keeps putting {drift.mark} back: {drift.finding.message}"
-    )
+    return Finding(Reason.CONTESTED, f"another writer keeps putting {drift.mark} back: {drift.finding.message}")
 
 
 def _timed(memory: NodeMemory, *, clean: bool, drifted: bool, uptime: float) -> NodeMemory:

@@ -11,18 +11,30 @@ from typing import Any, Final
 
 import jsonpatch
 
+from clusterconform.contract.asks import LedgerText
 from clusterconform.contract.facts import NodeFacts, UnreadableNodeError, read_node, view_node
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.memory import EMPTY, NodeMemory
-from clusterconform.contract.names import CONFORMANT_CONDITION, GROUP, KIND
+from clusterconform.contract.names import (
+    CONFORMANT_CONDITION,
+    GROUP,
+    KIND,
+    LEASES_NAMESPACE,
+    LEDGER_CONFIGMAP,
+    LEDGER_KEY,
+    NAMESPACE,
+    TRUST_KEY,
+)
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import ProfileObject, Refusal, manifest_of, read_profile
 from clusterconform.contract.request import JSON_PATCH, Json, Request
-from clusterconform.contract.times import Moment, format_time
+from clusterconform.contract.times import Duration, Moment, format_time, parse_time
 from clusterconform.contract.verdicts import Catalogue, IdentityKind, NodeVerdict, Reason
 from clusterconform.decisions import planning
 from clusterconform.decisions.gate import accept
+from clusterconform.decisions.rehearsal import Rehearsal, Scene, staleness_of
 from clusterconform.decisions.requests import requests_of
+from clusterconform.decisions.staleness import Staleness, undetermined
 
 # Repair, ten seconds clean, condition: three looks bring any node to rest; more would be a defect.
 _LOOKS: Final = 8
@@ -39,10 +51,14 @@ class World:
     Attributes:
         nodes: Nodes as JSON values, in input order.
         profiles: The profiles; the built-in ones where the input holds none.
+        leases: By node name, the Leases of nodes.
+        ledger: The reaping ledger, None where the input holds none: empty and old.
     """
 
     nodes: Sequence[Mapping[str, Any]]
     profiles: Sequence[ProfileObject]
+    leases: Mapping[str, Any]
+    ledger: LedgerText | None
 
 
 def read_world(documents: Iterable[Any]) -> World:
@@ -53,6 +69,8 @@ def read_world(documents: Iterable[Any]) -> World:
     """
     nodes: list[Mapping[str, Any]] = []
     profiles: list[ProfileObject] = []
+    leases: dict[str, Any] = {}
+    ledger: LedgerText | None = None
     for where, item in _items(documents):
         kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
         if kind == "Node" and not group:
@@ -62,23 +80,106 @@ def read_world(documents: Iterable[Any]) -> World:
                 profiles.append(read_profile(item))
             except Refusal as refusal:
                 raise UnusableWorldError(f"{where}: {refusal}") from refusal
-    return World(
-        nodes=nodes, profiles=profiles or [read_profile(manifest_of(row)) for row in MATRIX.values()]
+        elif kind == "Lease" and _place(item)[0] == LEASES_NAMESPACE:
+            leases[_place(item)[1]] = item
+        elif kind == "ConfigMap" and _place(item) == (NAMESPACE, LEDGER_CONFIGMAP):
+            ledger = read_ledger_object(item)
+    profiles = profiles or [read_profile(manifest_of(row)) for row in MATRIX.values()]
+    return World(nodes=nodes, profiles=profiles, leases=leases, ledger=ledger)
+
+
+def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> Mapping[str, Any]:
+    """The answer that ``clusterconform simulate`` prints, as JSON values.
+
+    Args:
+        world: What to judge.
+        now: When.
+        passes: Reaping passes to play one after the other, as JSON values; None for one at ``now``.
+
+    Raises:
+        UnusableWorldError: A node with a field of a type that no API server would accept, or a pass that is none.
+    """
+    catalogue = accept(world.profiles)
+    answers = staleness_of([_facts(_name(seen), seen) for seen in world.nodes], catalogue, now)
+    answer = {
+        "now": format_time(now.wall),
+        "nodes": [_node(manifest, catalogue, now, answers) for manifest in world.nodes],
+        "profiles": [_profile(profile, catalogue) for profile in world.profiles],
+    }
+    rehearsal = Rehearsal(world.nodes, world.leases, world.ledger)
+    try:
+        if passes is None:
+            return {**answer, "reaping": rehearsal.play(Scene(moment=now), catalogue)}
+        return {**answer, "passes": [_play(rehearsal, step, now, catalogue) for step in passes]}
+    except UnreadableNodeError as error:
+        raise UnusableWorldError(str(error)) from error
+
+
+def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue) -> Mapping[str, Any]:
+    """One pass of a scenario: ``{now, uptime, nodes?, fresh?, faults?, restart?}``."""
+    if not isinstance(step, Mapping):
+        raise UnusableWorldError("a pass must be a JSON object")
+    moment = read_moment(step, default)
+    nodes, fresh, faults = (step.get(field) for field in ("nodes", "fresh", "faults"))
+    if nodes is not None:
+        listed = [_as_stored(where, item) for where, item in _items([{"kind": "NodeList", "items": nodes}])]
+        rehearsal.nodes = {_name(manifest): manifest for manifest in listed}
+    answers = {
+        name: None if manifest is None else _as_stored(f"fresh {name}", {"kind": "Node", **manifest})
+        for name, manifest in (fresh or {}).items()
+    }
+    scene = Scene(moment=moment, fresh=answers, faults=faults or {}, restarted=bool(step.get("restart")))
+    return {"now": format_time(moment.wall), "reaping": rehearsal.play(scene, catalogue)}
+
+
+def read_moment(step: Mapping[str, Any], default: Moment) -> Moment:
+    """The moment in ``now`` and ``uptime`` of ``step``, each of ``default`` where it is not given.
+
+    Raises:
+        UnusableWorldError: One of them is none.
+    """
+    wall = default.wall if step.get("now") is None else parse_time(step["now"])
+    if wall is None:
+        raise UnusableWorldError(f"now must be a time such as 2026-08-01T12:00:00Z, not {step['now']!r}")
+    uptime = step.get("uptime")
+    return Moment(wall=wall, uptime=default.uptime if uptime is None else read_uptime(uptime))
+
+
+def read_uptime(value: Any) -> float:
+    """Seconds of uptime, given as a number or a duration such as ``1h30m``.
+
+    Raises:
+        UnusableWorldError: It is neither, or negative.
+    """
+    try:
+        seconds = Duration(value).seconds if isinstance(value, str) and value[-1:].isalpha() else float(value)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if isinstance(value, bool) or not 0 <= seconds < float("inf"):
+        raise UnusableWorldError(f"uptime must be seconds or a duration such as 1h30m, not {value!r}")
+    return seconds
+
+
+def read_ledger_object(manifest: Mapping[str, Any]) -> LedgerText:
+    """The ledger in ``manifest``, a ConfigMap as JSON values."""
+    data, metadata = manifest.get("data"), manifest.get("metadata")
+    texts = data if isinstance(data, Mapping) else {}
+    trust = texts.get(TRUST_KEY)
+    return LedgerText(
+        text=str(texts.get(LEDGER_KEY) or ""),
+        trust=None if trust is None else str(trust),
+        created_at=parse_time(metadata.get("creationTimestamp")) if isinstance(metadata, Mapping) else None,
     )
 
 
-def simulate(world: World, now: Moment) -> Mapping[str, Any]:
-    """The answer that ``clusterconform simulate`` prints, as JSON values.
+def _place(item: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = item.get("metadata")
+    place = metadata if isinstance(metadata, Mapping) else {}
+    return str(place.get("namespace") or ""), str(place.get("name") or "")
 
-    Raises:
-        UnusableWorldError: A node with a field of a type that no API server would accept.
-    """
-    catalogue = accept(world.profiles)
-    return {
-        "now": format_time(now.wall),
-        "nodes": [_node(manifest, catalogue, now) for manifest in world.nodes],
-        "profiles": [_profile(profile, catalogue) for profile in world.profiles],
-    }
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return str(manifest["metadata"]["name"])
 
 
 def apply(manifest: Json, request: Request) -> None:
@@ -114,9 +215,7 @@ def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
             continue
         if not isinstance(document, Mapping):
             raise UnusableWorldError(f"{where}: must be a Kubernetes object, not {type(document).__name__}")
-        if str(document.get("kind") or "").endswith("List") or (
-            "items" in document and "kind" not in document
-        ):
+        if str(document.get("kind") or "").endswith("List") or ("items" in document and "kind" not in document):
             kind = str(document.get("kind") or "").removesuffix("List")
             for position, item in enumerate(document.get("items") or ()):
                 if not isinstance(item, Mapping):
@@ -155,8 +254,10 @@ def _as_stored(where: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _node(manifest: Mapping[str, Any], catalogue: Catalogue, now: Moment) -> Mapping[str, Any]:
-    name = manifest["metadata"]["name"]
+def _node(
+    manifest: Mapping[str, Any], catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]
+) -> Mapping[str, Any]:
+    name = _name(manifest)
     node = _facts(name, manifest)
     verdict = planning.decide(node, catalogue, EMPTY, now).verdict
     requests = _until_rest(_as_stored(name, manifest), catalogue, now)
@@ -168,6 +269,7 @@ def _node(manifest: Mapping[str, Any], catalogue: Catalogue, now: Moment) -> Map
         "identity": verdict.identity.kind.value,
         "conformant": verdict.conformant,
         "reasons": _reasons(verdict),
+        "staleness": _staleness(answers.get(name)),
         "requests": [
             {
                 "method": request.method,
@@ -210,6 +312,12 @@ def _facts(name: str, manifest: Mapping[str, Any]) -> NodeFacts:
         return read_node(view_node(manifest))
     except UnreadableNodeError as error:
         raise UnusableWorldError(f"node {name}: {error}") from error
+
+
+def _staleness(answer: Staleness | None) -> Mapping[str, Any]:
+    answer = answer or undetermined(Reason.NOT_AN_AGENT, "no profile of class agent is accepted")
+    since = format_time(answer.since) if answer.since else None
+    return {"outcome": answer.outcome.value, "reason": answer.reason.value, "since": since}
 
 
 def _reasons(verdict: NodeVerdict) -> list[str]:

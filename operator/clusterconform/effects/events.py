@@ -80,9 +80,7 @@ class EventRecorder:
             try:
                 await self._cluster.send(self._request(event))
             except ApiError as error:
-                log.warning(
-                    "event not posted", extra={"fields": {"reason": event.reason, "error": str(error)}}
-                )
+                log.warning("event not posted", extra={"fields": {"reason": event.reason, "error": str(error)}})
 
     def _request(self, event: EventNote) -> Request:
         self._count += 1

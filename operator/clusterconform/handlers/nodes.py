@@ -162,9 +162,7 @@ class NodeReconciler:
         log.info("node repaired", extra={"fields": fields})
         self._announce(node, "Normal", Reason.DRIFT_REPAIRED, f"put back: {why}")
 
-    async def _write_condition(
-        self, node: NodeFacts, condition: ConditionWrite, verdict: NodeVerdict
-    ) -> None:
+    async def _write_condition(self, node: NodeFacts, condition: ConditionWrite, verdict: NodeVerdict) -> None:
         await self._write("condition", node, condition_request(node, condition))
         now = self._clock.moment()
         self._remember(node, planning.condition_written(self._memories.get(node.uid, EMPTY), condition, now))
@@ -224,9 +222,7 @@ class NodeReconciler:
             return
         self._record_failure(name, Failure(profile=_profile(verdict), message=str(error)))
         least = (
-            _FORBIDDEN_SECONDS
-            if isinstance(error, ForbiddenError | RejectedError)
-            else error.retry_after or 0.0
+            _FORBIDDEN_SECONDS if isinstance(error, ForbiddenError | RejectedError) else error.retry_after or 0.0
         )
         pause = self.queue.retry(name, at_least=least)
         log.warning("write failed", extra={"fields": {**fields, "again_in": f"{pause:.1f}s"}})

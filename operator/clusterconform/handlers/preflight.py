@@ -75,9 +75,7 @@ async def check(cluster: Cluster) -> None:
 def missing_paths(crd: Mapping[str, Any]) -> list[str]:
     """Those of ``WRITTEN_PATHS`` that the served schema of ``crd`` lacks."""
     spec = crd.get("spec") or {}
-    served = [
-        seen for seen in spec.get("versions") or () if seen.get("name") == VERSION and seen.get("served")
-    ]
+    served = [seen for seen in spec.get("versions") or () if seen.get("name") == VERSION and seen.get("served")]
     if not served:
         return [f"version {VERSION}"]
     schema = (served[0].get("schema") or {}).get("openAPIV3Schema") or {}

@@ -75,9 +75,7 @@ class Resync:
                 if str(error) != told:
                     told = str(error)
                     fields = {"reason": "EvidenceIncomplete", "error": told}
-                    log.warning(
-                        "nothing is written until nodes and profiles are known", extra={"fields": fields}
-                    )
+                    log.warning("nothing is written until nodes and profiles are known", extra={"fields": fields})
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
             else:

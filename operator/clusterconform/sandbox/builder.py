@@ -168,9 +168,7 @@ class Builder:
             report(State.FOUND, str(found))
             return found
         try:
-            with self._locked(
-                part, part.name, lambda: report(State.WAITING, "another process is building it")
-            ):
+            with self._locked(part, part.name, lambda: report(State.WAITING, "another process is building it")):
                 if found := self.find(part):
                     report(State.FOUND, str(found))
                     return found
@@ -225,9 +223,7 @@ class Builder:
             raise PartUnavailable(f"{part.name}: the build was stopped before it ended.", part=part)
         if status:
             advice = "see the end of its output, or name a directory with ready programs by --assets"
-            message = (
-                f"{part.name} {part.version} could not be built (go build ended with {status}): {advice}."
-            )
+            message = f"{part.name} {part.version} could not be built (go build ended with {status}): {advice}."
             raise PartUnavailable(message, part=part, log="\n".join(log))
 
     def _compiler(self, part: Part, report: Callable[[State, str], None]) -> Path:
@@ -254,9 +250,7 @@ class Builder:
                 if not told:
                     waiting()
                     told = True
-                if self._closed.wait(
-                    _LOCK_PAUSE_SECONDS
-                ):  # a blocking lock could not be interrupted by close()
+                if self._closed.wait(_LOCK_PAUSE_SECONDS):  # a blocking lock could not be interrupted by close()
                     raise PartUnavailable(
                         f"{part.name}: stopped while another process was building it.", part=part
                     )

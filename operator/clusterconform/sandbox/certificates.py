@@ -20,9 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LOOPBACK: Final = ("localhost", "127.0.0.1")
 
 _BEFORE: Final = timedelta(hours=1)
-_LIFETIME: Final = timedelta(
-    days=30
-)  # longer than any trial; shorter than what somebody might come to rely on
+_LIFETIME: Final = timedelta(days=30)  # longer than any trial; shorter than what somebody might come to rely on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

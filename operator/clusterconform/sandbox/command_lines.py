@@ -114,9 +114,7 @@ def api_server_flags(place: Place, *, audit: tuple[Path, Path] | None, requests_
     return flags
 
 
-def controller_manager_flags(
-    place: Place, kubeconfig: Path, port: int, lifecycle: NodeLifecycle
-) -> list[str]:
+def controller_manager_flags(place: Place, kubeconfig: Path, port: int, lifecycle: NodeLifecycle) -> list[str]:
     """Give the flags of the controller manager, which serves its health on ``port``."""
     pki = place.pki
     return [

@@ -285,9 +285,7 @@ class ControlPlane:
         try:
             token = self.admin.create(path, request)["status"]["token"]
         except RequestRefused as refused:
-            raise SandboxFailed(
-                f"No token for the service account {namespace}/{name}: {refused}."
-            ) from refused
+            raise SandboxFailed(f"No token for the service account {namespace}/{name}: {refused}.") from refused
         user = f"system:serviceaccount:{namespace}:{name}"
         return write_kubeconfig(
             self._lodged.folder("kubeconfigs") / f"{_file_name(user)}.yaml",

@@ -42,9 +42,7 @@ def write_kubeconfig(
         "kind": "Config",
         "clusters": [{"name": "sandbox", "cluster": cluster}],
         "users": [{"name": user, "user": identity}],
-        "contexts": [
-            {"name": "sandbox", "context": {"cluster": "sandbox", "user": user, "namespace": namespace}}
-        ],
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": user, "namespace": namespace}}],
         "current-context": "sandbox",
     }
     write_privately(path, json.dumps(content, indent=1).encode())

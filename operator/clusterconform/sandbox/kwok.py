@@ -97,9 +97,7 @@ def _stage(
 
 
 def _status(template: str) -> dict[str, Any]:
-    return {
-        "patches": [{"subresource": "status", "root": "status", "type": "strategic", "template": template}]
-    }
+    return {"patches": [{"subresource": "status", "root": "status", "type": "strategic", "template": template}]}
 
 
 def _node_revival() -> dict[str, Any]:

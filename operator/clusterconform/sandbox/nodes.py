@@ -141,9 +141,7 @@ def virtual_node(
             },
         },
         "spec": {
-            "taints": [
-                {"key": PROVIDER_TAINT_KEY, "value": PROVIDER_TAINT_VALUE, "effect": PROVIDER_TAINT_EFFECT}
-            ]
+            "taints": [{"key": PROVIDER_TAINT_KEY, "value": PROVIDER_TAINT_VALUE, "effect": PROVIDER_TAINT_EFFECT}]
         },
         "status": status,
     }
@@ -260,9 +258,7 @@ def _agent_conditions(now: datetime, silent_since: datetime | None) -> list[dict
     )
     if silent_since is None:
         return [_condition(*words, heartbeat=now, transition=now - _UPTIME) for words in healthy]
-    return [
-        _condition(kind, *_SILENCE, heartbeat=silent_since, transition=silent_since) for kind, *_ in healthy
-    ]
+    return [_condition(kind, *_SILENCE, heartbeat=silent_since, transition=silent_since) for kind, *_ in healthy]
 
 
 _SILENCE: Final = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")

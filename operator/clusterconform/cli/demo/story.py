@@ -266,9 +266,7 @@ class Demo:
             f"repaired {outcome.milliseconds:.0f} ms after the API server accepted the drift", style="green"
         )
         with screen.doing("waiting for the profiles' status, at most 5 s"):
-            wait_until(
-                self._counted, what="the profiles count it", seconds=_TOLD_SECONDS, pause=_PAUSE_SECONDS
-            )
+            wait_until(self._counted, what="the profiles count it", seconds=_TOLD_SECONDS, pause=_PAUSE_SECONDS)
         screen.say(f"the profiles count it too: {profiles.clause(profiles.read_rows(self._plane.admin))}")
         screen.add(f"RuntimeConformant on the node: {outcome.condition.status} ({outcome.condition.reason})")
         return outcome

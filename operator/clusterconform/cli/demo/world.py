@@ -41,9 +41,7 @@ class Operator:
     def repaired(self) -> set[str]:
         """Give the names of the nodes that it has told to have repaired."""
         lines = self.log.read_text(errors="replace").splitlines()
-        return {
-            line.split("node=", 1)[1].split(" ", 1)[0] for line in lines if "node repaired  node=" in line
-        }
+        return {line.split("node=", 1)[1].split(" ", 1)[0] for line in lines if "node repaired  node=" in line}
 
 
 def install(plane: ControlPlane) -> list[str]:

@@ -1,0 +1,61 @@
+"""Trust: how long nothing has been doubtful.
+
+After a clock that jumped or a fleet that seemed to die at once, the evidence of the past is worth nothing: the
+transition times may be wrong, or stem from an outage that has just ended. So staleness is earned again, on the
+monotonic clock: no deletion until ``grace`` has passed since the last cause ended. The number lies beside the
+ledger; a restart neither forgives nor resets it, nor does the refusal that it causes. A first install starts
+trusted, since ``minUptime`` covers it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from clusterconform.contract.verdicts import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What is remembered.
+
+    Attributes:
+        seconds: Monotonic seconds spent leading, synced and with a live stream since the last cause ended.
+        cause: The last cause; None where there never was one.
+    """
+
+    seconds: float = 0.0
+    cause: Reason | None = None
+
+    def is_earned(self, grace_seconds: float) -> bool:
+        """Whether nothing was doubtful for long enough."""
+        return self.cause is None or self.seconds >= grace_seconds
+
+
+def earned(trust: Trust, seconds: float) -> Trust:
+    """``trust`` after ``seconds`` without a cause."""
+    return replace(trust, seconds=trust.seconds + max(0.0, seconds))
+
+
+def doubted(cause: Reason) -> Trust:
+    """Trust after ``cause``."""
+    return Trust(seconds=0.0, cause=cause)
+
+
+def read_trust(text: str | None) -> Trust:
+    """The trust in ``text``; absent means never doubted, unreadable means doubted just now."""
+    if not text:
+        return Trust()
+    try:
+        value = msgspec.json.decode(text)
+        if not isinstance(value, Mapping):
+            return doubted(Reason.LEDGER_UNREADABLE)
+        seconds, cause = float(value["seconds"]), value.get("cause")
+        return Trust(seconds=max(0.0, seconds), cause=Reason(cause) if cause else None)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return doubted(Reason.LEDGER_UNREADABLE)
+
+
+def write_trust(trust: Trust) -> str:
+    """``trust`` as JSON text."""
+    return msgspec.json.encode({"seconds": round(trust.seconds, 3), "cause": trust.cause}).decode()

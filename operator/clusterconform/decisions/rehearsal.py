@@ -4,7 +4,7 @@ World and memory are kept from pass to pass, so that a scenario can be played th
 jumps, the process restarts, the API server fails at one kind of request.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -67,8 +67,10 @@ class Rehearsal:
         self._ledger = ledger or LedgerText(text="", trust=None, created_at=None)
         self._memory = ReapingMemory()
 
-    def play(self, scene: Scene, catalogue: Catalogue) -> Mapping[str, Any]:
-        """Run one pass and give what ``simulate`` prints of it."""
+    def play(
+        self, scene: Scene, catalogue: Catalogue, judged: Sequence[tuple[NodeFacts, NodeVerdict]] | None = None
+    ) -> Mapping[str, Any]:
+        """Run one pass and give what ``simulate`` prints of it; ``judged`` saves judging the nodes again."""
         if scene.restarted:
             self._memory = ReapingMemory()
         agents = agents_of(catalogue)
@@ -76,8 +78,9 @@ class Rehearsal:
             return _idle(Reason.NOT_LIVE, None)
         if "list" in scene.faults:
             return _idle(None, f"listing nodes: HTTP status {scene.faults['list']}")
-        facts = [read_fresh_node(manifest).facts for manifest in self.nodes.values()]
-        judged = judge_all(facts, catalogue, scene.moment)
+        if judged is None:
+            facts = [read_fresh_node(manifest).facts for manifest in self.nodes.values()]
+            judged = [(node, planning.decide(node, catalogue, EMPTY, scene.moment).verdict) for node in facts]
         fleet = Fleet(
             nodes=judged,
             agents=agents,
@@ -136,17 +139,12 @@ def agents_of(catalogue: Catalogue) -> Agents | None:
     return None
 
 
-def judge_all(
-    nodes: Iterable[NodeFacts], catalogue: Catalogue, moment: Moment
-) -> list[tuple[NodeFacts, NodeVerdict]]:
-    """Each node with its verdict."""
-    return [(node, planning.decide(node, catalogue, EMPTY, moment).verdict) for node in nodes]
-
-
-def staleness_of(nodes: Iterable[NodeFacts], catalogue: Catalogue, moment: Moment) -> Mapping[str, Staleness]:
+def staleness_of(
+    judged: Sequence[tuple[NodeFacts, NodeVerdict]], catalogue: Catalogue, moment: Moment
+) -> Mapping[str, Staleness]:
     """By name, what the nodes themselves say; empty without an agent profile."""
     agents = agents_of(catalogue)
-    return survey(judge_all(nodes, catalogue, moment), agents, moment.wall).answers if agents else {}
+    return survey(judged, agents, moment.wall).answers if agents else {}
 
 
 def _fault(scene: Scene, kind: str) -> Failed | None:

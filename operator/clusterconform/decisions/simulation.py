@@ -100,19 +100,32 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
         UnusableWorldError: A node with a field of a type that no API server would accept, or a pass that is none.
     """
     catalogue = accept(world.profiles)
-    answers = staleness_of([_facts(_name(seen), seen) for seen in world.nodes], catalogue, now)
+    facts = [_facts(_name(manifest), manifest) for manifest in world.nodes]
+    first = [planning.decide(node, catalogue, EMPTY, now) for node in facts]
+    judged = [(node, decision.verdict) for node, decision in zip(facts, first, strict=True)]
+    answers = staleness_of(judged, catalogue, now)
+    looks = zip(world.nodes, facts, first, strict=True)
     answer = {
         "now": format_time(now.wall),
-        "nodes": [_node(manifest, catalogue, now, answers) for manifest in world.nodes],
+        "nodes": [_node(_Look(*look), catalogue, now, answers) for look in looks],
         "profiles": [_profile(profile, catalogue) for profile in world.profiles],
     }
     rehearsal = Rehearsal(world.nodes, world.leases, world.ledger)
     try:
         if passes is None:
-            return {**answer, "reaping": rehearsal.play(Scene(moment=now), catalogue)}
+            return {**answer, "reaping": rehearsal.play(Scene(moment=now), catalogue, judged)}
         return {**answer, "passes": [_play(rehearsal, step, now, catalogue) for step in passes]}
     except UnreadableNodeError as error:
         raise UnusableWorldError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A node with the first decision on it."""
+
+    manifest: Mapping[str, Any]
+    facts: NodeFacts
+    decision: planning.Decision
 
 
 def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue) -> Mapping[str, Any]:
@@ -254,13 +267,9 @@ def _as_stored(where: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _node(
-    manifest: Mapping[str, Any], catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]
-) -> Mapping[str, Any]:
-    name = _name(manifest)
-    node = _facts(name, manifest)
-    verdict = planning.decide(node, catalogue, EMPTY, now).verdict
-    requests = _until_rest(_as_stored(name, manifest), catalogue, now)
+def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]) -> Mapping[str, Any]:
+    name, verdict = look.facts.name, look.decision.verdict
+    requests = _until_rest(look, catalogue, now)
     profile = verdict.identity.profile
     owned = verdict.identity.kind in {IdentityKind.MANAGED, IdentityKind.CONFLICTING}
     return {
@@ -282,20 +291,20 @@ def _node(
     }
 
 
-def _until_rest(manifest: dict[str, Any], catalogue: Catalogue, now: Moment) -> list[Request]:
-    name, memory, requests = manifest["metadata"]["name"], EMPTY, list[Request]()
+def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]:
+    name, node, decision, requests = look.facts.name, look.facts, look.decision, list[Request]()
+    manifest = _as_stored(name, look.manifest) if decision.plan or decision.recheck_after is not None else {}
     for _ in range(_LOOKS):
-        node = _facts(name, manifest)
-        decision = planning.decide(node, catalogue, memory, now)
         memory = _carried_out(decision.memory, decision.plan, now)
         for request in requests_of(node, decision.plan):
             apply(manifest, request)
             requests.append(request)
-        if decision.plan:
-            continue
-        if decision.recheck_after is None:
-            return requests
-        now = now.later(decision.recheck_after)
+        if decision.plan.marks is None and decision.recheck_after is None:
+            return requests  # a condition at the most, and that is the last word
+        if not decision.plan and decision.recheck_after is not None:
+            now = now.later(decision.recheck_after)
+        node = _facts(name, manifest)
+        decision = planning.decide(node, catalogue, memory, now)
     raise RuntimeError(f"node {name} does not come to rest; this is a defect of clusterconform")
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
-from clusterconform.contract.names import API_VERSION, KIND, PROVIDER_TAINT_VALUE
+from clusterconform.contract.names import API_VERSION, GROUP, KIND, PROVIDER_TAINT_VALUE
 from clusterconform.contract.settings import LABEL_VALUE, AddressReconcile, NodeGC, RuntimeProbe
 from clusterconform.contract.times import Duration, parse_time
 
@@ -173,6 +173,7 @@ class ProfileObject:
         uid: metadata.uid; empty in files.
         created_at: Creation, None in files.
         generation: metadata.generation; 0 in files.
+        annotations: Our own ones.
         contract: The profile, or the refusal that says why the spec is none.
         status: The status as the API server shows it, as JSON values.
     """
@@ -181,6 +182,7 @@ class ProfileObject:
     uid: str
     created_at: datetime | None
     generation: int
+    annotations: Mapping[str, str]
     contract: RuntimeProfile | Refusal
     status: Mapping[str, Any]
 
@@ -207,9 +209,18 @@ def read_profile(manifest: Mapping[str, Any]) -> ProfileObject:
         uid=str(metadata.get("uid") or ""),
         created_at=parse_time(metadata.get("creationTimestamp")),
         generation=generation if isinstance(generation, int) else 0,
+        annotations=_own_annotations(metadata.get("annotations")),
         contract=_read_contract(name, manifest.get("spec")),
         status=status if isinstance(status, Mapping) else {},
     )
+
+
+def _own_annotations(annotations: object) -> Mapping[str, str]:
+    if not isinstance(annotations, Mapping):
+        return {}
+    return {
+        key: value for key, value in annotations.items() if str(key).startswith(GROUP) and isinstance(value, str)
+    }
 
 
 def _read_contract(name: str, spec: object) -> RuntimeProfile | Refusal:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from clusterconform.contract.facts import NodeFacts
-from clusterconform.contract.settings import NodeGC
+from clusterconform.contract.settings import NodeGC, ReapingMode
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import NodeVerdict, Reason
 
@@ -83,3 +84,40 @@ class Held:
     name: str
     reason: Reason
     until: datetime | None = None
+
+
+# What Go's trim takes for white space; Python's own would strip U+001C to U+001F too (contract §8.3).
+WHITE_SPACE: Final = "".join(
+    map(
+        chr,
+        [
+            *range(0x09, 0x0E),
+            0x20,
+            0x85,
+            0xA0,
+            0x1680,
+            *range(0x2000, 0x200B),
+            0x2028,
+            0x2029,
+            0x202F,
+            0x205F,
+            0x3000,
+        ],
+    )
+)
+_LIVE_WORDS: Final = frozenset({"", "live", "on", "enabled"})
+_DRY_WORDS: Final = frozenset({"dry-run", "dryrun", "dry_run"})
+_MILDEST_FIRST: Final = (ReapingMode.OFF, ReapingMode.DRY_RUN, ReapingMode.LIVE)
+
+
+def mode_of_word(word: str) -> ReapingMode:
+    """The mode that ``OUTPOST_NODEGC`` asks for; any word that is not known means off (contract §3.7)."""
+    word = word.strip(WHITE_SPACE).lower()
+    if word in _LIVE_WORDS:
+        return ReapingMode.LIVE
+    return ReapingMode.DRY_RUN if word in _DRY_WORDS else ReapingMode.OFF
+
+
+def mildest(*modes: ReapingMode) -> ReapingMode:
+    """The mildest of ``modes``: a bound can make reaping milder, never sharper."""
+    return min(modes, key=_MILDEST_FIRST.index)

@@ -60,6 +60,7 @@ def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path
     from clusterconform.cli.demo.screen import Screen  # noqa: PLC0415
     from clusterconform.cli.demo.shipped import ShippedFileMissingError  # noqa: PLC0415
     from clusterconform.cli.demo.story import Wishes, play  # noqa: PLC0415
+    from clusterconform.cli.reading import UnreadableInputError  # noqa: PLC0415
     from clusterconform.sandbox.admin import RequestRefused  # noqa: PLC0415
     from clusterconform.sandbox.builder import PartUnavailable  # noqa: PLC0415
     from clusterconform.sandbox.programs import ProgramEnded  # noqa: PLC0415
@@ -76,7 +77,13 @@ def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path
         _fail(str(error), error.log)
     except BrokenPipeError:
         raise  # nobody reads any more; click ends quietly
-    except (ShippedFileMissingError, RequestRefused, OSError, http.client.HTTPException) as error:
+    except (
+        ShippedFileMissingError,
+        UnreadableInputError,
+        RequestRefused,
+        http.client.HTTPException,
+        OSError,
+    ) as error:
         _fail(str(error) or type(error).__name__)
     else:
         click.echo("Everything is stopped and removed.")

@@ -194,7 +194,7 @@ def decode_node(line: bytes | bytearray | memoryview) -> NodeView:
     """
     try:
         return reduced(_NODE_DECODER.decode(line))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableNodeError(str(error)) from error
 
 

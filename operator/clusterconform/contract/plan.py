@@ -33,12 +33,14 @@ class MarksPatch:
         taints: The whole list as it shall read; None leaves it alone.
         listed: The marks that our annotation shall list afterwards, sorted.
         marks: The marks that this patch writes or takes back, sorted.
+        why: What it puts right, in one sentence.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] | None = None
     listed: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,7 @@ class ProfileObject:
     Attributes:
         name: metadata.name.
         uid: metadata.uid; empty in files.
+        resource_version: metadata.resourceVersion; empty in files.
         created_at: Creation, None in files.
         generation: metadata.generation; 0 in files.
         annotations: Our own ones.
@@ -180,6 +181,7 @@ class ProfileObject:
 
     name: str
     uid: str
+    resource_version: str
     created_at: datetime | None
     generation: int
     annotations: Mapping[str, str]
@@ -207,6 +209,7 @@ def read_profile(manifest: Mapping[str, Any]) -> ProfileObject:
     return ProfileObject(
         name=name,
         uid=str(metadata.get("uid") or ""),
+        resource_version=str(metadata.get("resourceVersion") or ""),
         created_at=parse_time(metadata.get("creationTimestamp")),
         generation=generation if isinstance(generation, int) else 0,
         annotations=_own_annotations(metadata.get("annotations")),
@@ -218,9 +221,8 @@ def read_profile(manifest: Mapping[str, Any]) -> ProfileObject:
 def _own_annotations(annotations: object) -> Mapping[str, str]:
     if not isinstance(annotations, Mapping):
         return {}
-    return {
-        key: value for key, value in annotations.items() if str(key).startswith(GROUP) and isinstance(value, str)
-    }
+    own = {key: value for key, value in annotations.items() if str(key).startswith(f"{GROUP}/")}
+    return {key: value for key, value in own.items() if isinstance(value, str)}
 
 
 def _read_contract(name: str, spec: object) -> RuntimeProfile | Refusal:

@@ -87,24 +87,8 @@ class Held:
 
 
 # What Go's trim takes for white space; Python's own would strip U+001C to U+001F too (contract §8.3).
-WHITE_SPACE: Final = "".join(
-    map(
-        chr,
-        [
-            *range(0x09, 0x0E),
-            0x20,
-            0x85,
-            0xA0,
-            0x1680,
-            *range(0x2000, 0x200B),
-            0x2028,
-            0x2029,
-            0x202F,
-            0x205F,
-            0x3000,
-        ],
-    )
-)
+_SPACES: Final = (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F)
+WHITE_SPACE: Final = "".join(map(chr, (*_SPACES, 0x205F, 0x3000)))
 _LIVE_WORDS: Final = frozenset({"", "live", "on", "enabled"})
 _DRY_WORDS: Final = frozenset({"dry-run", "dryrun", "dry_run"})
 _MILDEST_FIRST: Final = (ReapingMode.OFF, ReapingMode.DRY_RUN, ReapingMode.LIVE)

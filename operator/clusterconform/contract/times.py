@@ -50,7 +50,7 @@ def parse_time(text: object) -> datetime | None:
 
 def format_time(at: datetime) -> str:
     """``at`` in the API server's own form: UTC, whole seconds, trailing Z (metav1.Time)."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 class Duration:

@@ -43,12 +43,15 @@ class Drift:
         finding: What is said about it.
         label: Key and value to set, for a label.
         taint: The provider taint as it should read; None takes it back, or for a label.
+        ours: Whether the mark becomes ours by it. A taint that was there and only gets its value corrected is
+            somebody else's: it stays evidence, and is never taken back.
     """
 
     mark: str
     finding: Finding
     label: tuple[str, str] | None = None
     taint: Taint | None = None
+    ours: bool = True
 
 
 def drifts_of(node: NodeFacts, profile: RuntimeProfile) -> list[Drift]:
@@ -120,11 +123,14 @@ def _taint_drift(node: NodeFacts, profile: RuntimeProfile) -> Drift | None:
             ours.time_added if ours else None,
         )
         return Drift(
-            mark=PROVIDER_TAINT_MARK, finding=Finding(Reason.PROVIDER_TAINT_DRIFTED, message), taint=wanted
+            mark=PROVIDER_TAINT_MARK,
+            finding=Finding(Reason.PROVIDER_TAINT_DRIFTED, message),
+            taint=wanted,
+            ours=ours is None,
         )
     if ours is not None and PROVIDER_TAINT_MARK in marks_listed(node):
         message = f"taint {PROVIDER_TAINT_KEY}, which we set, is not wanted by class {profile.node_class}"
-        return Drift(mark=PROVIDER_TAINT_MARK, finding=Finding(Reason.MARK_UNWANTED, message))
+        return Drift(mark=PROVIDER_TAINT_MARK, finding=Finding(Reason.MARK_UNWANTED, message), ours=False)
     return None
 
 

@@ -7,7 +7,8 @@
 4. No claim: the node gets its backend back iff our condition is on it and its evidence names exactly one
    profile, or that profile adopts by evidence. Otherwise it is *unidentified*.
 5. A mark that our annotation lists is our own writing and no evidence: were it, a node labelled by mistake
-   could never be healed, since the taint we put there would contradict the corrected label for ever.
+   could never be healed, since the taint we put there would contradict the corrected label for ever. A taint
+   of the same key with another effect is not ours.
 6. Evidence of both classes names no profile and contradicts either claim.
 """
 
@@ -21,6 +22,7 @@ from clusterconform.contract.names import (
     K3S_PROVIDER_ID_PREFIX,
     K3S_VERSION_MARK,
     NODE_ARGS_ANNOTATION,
+    PROVIDER_TAINT_EFFECT,
     PROVIDER_TAINT_KEY,
     TYPE_LABEL,
     VIRTUAL_KUBELET_TYPE,
@@ -58,8 +60,10 @@ def classify(node: NodeFacts, catalogue: Catalogue) -> Identity:
 
 def evidence_of(node: NodeFacts, profiles: Iterable[RuntimeProfile]) -> frozenset[Evidence]:
     """What ``node`` says about itself apart from our labels and our own marks."""
-    foreign_taint = PROVIDER_TAINT_MARK not in marks_listed(node) and any(
-        taint.key == PROVIDER_TAINT_KEY for taint in node.taints or ()
+    listed = PROVIDER_TAINT_MARK in marks_listed(node)
+    foreign_taint = any(
+        taint.key == PROVIDER_TAINT_KEY and not (listed and taint.effect == PROVIDER_TAINT_EFFECT)
+        for taint in node.taints or ()
     )
     found = {
         Evidence.NODE_ARGS: node_args(node)[:1] == ["agent"],
@@ -85,7 +89,8 @@ def node_args(node: NodeFacts) -> list[str]:
         return []
     if not isinstance(value, list) or not all(item is None or isinstance(item, str) for item in value):
         return []
-    return [item or "" for item in value]
+    # A lone surrogate is no character: Go makes it U+FFFD, and no message could be written with it.
+    return [(item or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace") for item in value]
 
 
 def host_of(node: NodeFacts, profile: RuntimeProfile) -> str | None:

@@ -55,8 +55,12 @@ def decide(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Momen
     if profile is None or why or node.terminating:
         verdict = NodeVerdict(identity=identity, findings=(*own, *(drift.finding for drift in drifts), *flaws))
         condition = None if node.terminating else conditions.released(node, why, now)
-        # Forget timers and quarrels: when enforcement comes back, it starts afresh.
-        return Decision(verdict=verdict, plan=Plan(condition=condition), memory=NodeMemory())
+        # Timers start afresh when enforcement comes back; quarrels do not, or flipping the claim would end them.
+        memory = replace(memory, clean_since=None, drift_since=None)
+        condition, memory = _unless_contested(condition, memory, now)
+        return Decision(
+            verdict=verdict, plan=Plan(condition=condition), memory=memory, recheck_after=_rests(memory, now)
+        )
     memory = contention.amiss(memory, [drift.mark for drift in drifts], now.uptime)
     blocked = [*own, *(_contested(drift) for drift in drifts if drift.mark in memory.contested)]
     drifts = [drift for drift in drifts if drift.mark not in memory.contested]
@@ -76,34 +80,57 @@ class _Amiss:
 
 def _enforce(node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment) -> Decision:
     marks = _patch(node, amiss.drifts)
-    rejected = memory.rejected is not None and marks is not None and memory.rejected[0] == fingerprint(marks)
+    if memory.rejected is not None and (marks is None or memory.rejected[0] != fingerprint(marks)):
+        memory = replace(memory, rejected=None)
     blocked = list(amiss.blocked)
-    if rejected and memory.rejected is not None:
+    if memory.rejected is not None:
         blocked.append(Finding(Reason.WRITE_REJECTED, f"the API server refuses our patch: {memory.rejected[1]}"))
-    findings = [*blocked, *(drift.finding for drift in amiss.drifts), *amiss.flaws]
+    blocked += [flaw for flaw in amiss.flaws if flaw.reason not in ADVICE]
+    advice = [flaw for flaw in amiss.flaws if flaw.reason in ADVICE]
+    findings = [*blocked, *(drift.finding for drift in amiss.drifts), *advice]
     verdict = NodeVerdict(
         identity=amiss.identity, findings=tuple(findings), contested=tuple(sorted(memory.contested))
     )
-    hopeless = any(seen.reason not in ADVICE for seen in [*blocked, *amiss.flaws])
     memory = _timed(memory, clean=verdict.conformant, drifted=bool(amiss.drifts), uptime=now.uptime)
-    condition: ConditionWrite | None = None
-    recheck: float | None = None
-    if verdict.conformant:
-        recheck = _left(memory.clean_since, conditions.CLEAN_SECONDS, now)
-        if recheck is None:
-            condition = conditions.conforming(node, profile, findings, now)
-    else:
-        recheck = _left(memory.drift_since, conditions.DRIFT_SECONDS, now) if amiss.drifts else None
-        if hopeless or (amiss.drifts and recheck is None):
-            condition = conditions.failing(node, findings, now)
+    condition, recheck = _condition(node, profile, _Words(blocked, findings, advice), memory, now)
     condition, memory = _unless_contested(condition, memory, now)
-    waits = [until - now.uptime for until in memory.contested.values()]
+    waits = [wait for wait in (recheck, _rests(memory, now)) if wait is not None]
     return Decision(
         verdict=verdict,
-        plan=Plan(marks=None if rejected else marks, condition=condition),
+        plan=Plan(marks=None if memory.rejected is not None else marks, condition=condition),
         memory=memory,
-        recheck_after=min([*waits, *([recheck] if recheck is not None else [])], default=None),
+        recheck_after=min(waits, default=None),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a condition can say: what we may not or cannot repair, all of it, and advice."""
+
+    blocked: list[Finding]
+    findings: list[Finding]
+    advice: list[Finding]
+
+
+def _condition(
+    node: NodeFacts, profile: RuntimeProfile, words: _Words, memory: NodeMemory, now: Moment
+) -> tuple[ConditionWrite | None, float | None]:
+    """The condition to write now, if any, and the seconds after which to look again."""
+    if memory.clean_since is not None:
+        left = _left(memory.clean_since, conditions.CLEAN_SECONDS, now)
+        return (conditions.conforming(node, profile, words.advice, now), None) if left is None else (None, left)
+    left = None if memory.drift_since is None else _left(memory.drift_since, conditions.DRIFT_SECONDS, now)
+    if left is None:
+        return conditions.failing(node, words.findings, now), None
+    if words.blocked:
+        # A drift that is being repaired is left out: naming it would cost a second write after the repair.
+        return conditions.failing(node, [*words.blocked, *words.advice], now), left
+    return None, left
+
+
+def _rests(memory: NodeMemory, now: Moment) -> float | None:
+    """Seconds until the first contested mark is tried again."""
+    return min((until - now.uptime for until in memory.contested.values()), default=None)
 
 
 def fingerprint(marks: MarksPatch) -> str:
@@ -122,11 +149,11 @@ def marks_rejected(memory: NodeMemory, marks: MarksPatch, message: str) -> NodeM
 
 
 def condition_written(memory: NodeMemory, condition: ConditionWrite, now: Moment) -> NodeMemory:
-    """``memory`` after ``condition`` was written; the same text once more means that others put it back."""
-    again = memory.condition == condition.text
-    return replace(
-        contention.written(memory, [CONDITION_MARK] if again else [], now.uptime), condition=condition.text
-    )
+    """``memory`` after ``condition`` was written; another text begins a new count."""
+    if memory.condition != condition.text:
+        others = {mark: times for mark, times in memory.repairs.items() if mark != CONDITION_MARK}
+        memory = replace(memory, repairs=others)
+    return replace(contention.written(memory, [CONDITION_MARK], now.uptime), condition=condition.text)
 
 
 def _why_released(identity: Identity, catalogue: Catalogue) -> str:
@@ -142,7 +169,8 @@ def _why_released(identity: Identity, catalogue: Catalogue) -> str:
 
 
 def _contested(drift: Drift) -> Finding:
-    return Finding(Reason.CONTESTED, f"another writer keeps putting {drift.mark} back: {drift.finding.message}")
+    # Without the value that it has now: two writers who alternate would make each change of it a write.
+    return Finding(Reason.CONTESTED, f"another writer keeps putting {drift.mark} back")
 
 
 def _timed(memory: NodeMemory, *, clean: bool, drifted: bool, uptime: float) -> NodeMemory:
@@ -178,15 +206,16 @@ def _patch(node: NodeFacts, drifts: Iterable[Drift]) -> MarksPatch | None:
     for drift in drifts:
         if drift.mark == PROVIDER_TAINT_MARK:
             taints = _with_provider_taint(node.taints or (), drift.taint)
-        if drift.label or drift.taint:
+        if drift.ours:
             listed.add(drift.mark)
-        else:
+        elif drift.label is None and drift.taint is None:
             listed.discard(drift.mark)
     return MarksPatch(
         labels=dict(drift.label for drift in drifts if drift.label),
         taints=taints,
         listed=tuple(sorted(listed)),
         marks=tuple(sorted(drift.mark for drift in drifts)),
+        why="; ".join(drift.finding.message for drift in drifts),
     )
 
 

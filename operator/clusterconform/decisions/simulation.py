@@ -230,7 +230,10 @@ def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
             raise UnusableWorldError(f"{where}: must be a Kubernetes object, not {type(document).__name__}")
         if str(document.get("kind") or "").endswith("List") or ("items" in document and "kind" not in document):
             kind = str(document.get("kind") or "").removesuffix("List")
-            for position, item in enumerate(document.get("items") or ()):
+            items = document.get("items") or []
+            if not isinstance(items, list):
+                raise UnusableWorldError(f"{where}: items must be a list")
+            for position, item in enumerate(items):
                 if not isinstance(item, Mapping):
                     raise UnusableWorldError(f"{where}, items[{position}]: must be a Kubernetes object")
                 # A typed list leaves kind and apiVersion to its head.

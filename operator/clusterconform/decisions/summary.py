@@ -123,7 +123,7 @@ def _ready(
     if failing:
         first = failing[0]
         message = f"writes to {len(failing)} nodes fail, such as {first.node.name}: {first.failure}"
-        return "False", Finding(Reason.WRITES_FAILING, message[:_MESSAGE_LENGTH])
+        return "False", Finding(Reason.WRITES_FAILING, _short(message))
     return conformant
 
 
@@ -151,4 +151,9 @@ def _sample(seen: Judged) -> Mapping[str, str]:
     messages = [finding.message for finding in seen.verdict.findings]
     reason = Reason.WRITES_FAILING if seen.failure else first_reason(seen.verdict)
     message = seen.failure or "; ".join(messages)
-    return {"name": seen.node.name, "reason": reason.value, "message": message[:_MESSAGE_LENGTH]}
+    return {"name": seen.node.name, "reason": reason.value, "message": _short(message)}
+
+
+def _short(message: str) -> str:
+    # Bytes, not characters: 20 samples in a script of three bytes each would burst the 32 kB otherwise.
+    return message.encode()[:_MESSAGE_LENGTH].decode(errors="ignore")

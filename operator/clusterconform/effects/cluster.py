@@ -17,7 +17,14 @@ from clusterconform.contract.request import Request
 from clusterconform.contract.times import Moment
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.connection import Connection
-from clusterconform.effects.errors import ApiError, FencedError, UnauthorizedError, UnreachableError, error_of
+from clusterconform.effects.errors import (
+    ApiError,
+    BusyError,
+    FencedError,
+    UnauthorizedError,
+    UnreachableError,
+    error_of,
+)
 from clusterconform.effects.metrics import Metrics
 
 _TIMEOUT_SECONDS: Final = 10.0
@@ -115,7 +122,7 @@ class Cluster:
         Raises:
             ApiError: As ``send``.
         """
-        return msgspec.json.decode(await self.send(Request(method="GET", path=path)))
+        return decoded(await self.send(Request(method="GET", path=path)))
 
     async def pages(self, path: str) -> AsyncIterator[bytes]:
         """The list at ``path``, page by page; complete only when the iteration ends without an error.
@@ -137,6 +144,18 @@ class Cluster:
                 return
 
 
+def decoded(answer: bytes) -> Any:
+    """``answer`` as JSON values.
+
+    Raises:
+        UnreachableError: It is none, as a proxy in between may send: no answer that means anything.
+    """
+    try:
+        return msgspec.json.decode(answer)
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"the answer is no JSON: {error}") from error
+
+
 async def answered(cluster: Cluster, path: str, tell: Callable[[str], None]) -> Any:
     """GET ``path``, waiting for an API server that is not there yet, for ever.
 
@@ -152,7 +171,7 @@ async def answered(cluster: Cluster, path: str, tell: Callable[[str], None]) -> 
     while True:
         try:
             return await cluster.get(path)
-        except UnreachableError as error:
+        except (UnreachableError, BusyError) as error:
             if str(error) != told:
                 told = str(error)
                 tell(told)

@@ -43,6 +43,9 @@ log = logging.getLogger(__name__)
 
 _READ: Final = Request(method="GET", path=LEASE_PATH)
 
+# No request is answered within this time, and timers are no more exact.
+_INSTANT: Final = 0.001
+
 
 class LeadershipLostError(Exception):
     """Another leads, or may soon; the text says why."""
@@ -126,7 +129,7 @@ class Elector:
             now = self._clock.uptime()
             await asyncio.sleep(min(self._tried_at + self._timings.retry, self._valid_until) - now)
             self._tried_at = self._clock.uptime()
-            if not self.valid_for(0):
+            if not self.valid_for(_INSTANT):
                 raise self._lost(f"not renewed for {self._timings.deadline:g} s: {self.trouble or 'paused'}")
             try:
                 await self._renew(self._term)
@@ -177,7 +180,7 @@ class Elector:
         now, then = self._clock.uptime(), self._tried_at + self._timings.retry
         if self._seen is not None and now < self._free_at(self._seen):
             then = min(then, self._free_at(self._seen))
-        return max(0.0, then - now)
+        return max(_INSTANT, then - now)
 
     async def _renew(self, term: Term) -> None:
         # Twice, since a Lease that somebody labelled is still ours and a conflict is no reason to wait.

@@ -58,9 +58,15 @@ _LISTS: Final = msgspec.json.Decoder(_ListView)
 class NodeStream:
     """The middleware, and what it knows of the stream."""
 
-    def __init__(self, metrics: Metrics, uptime: Callable[[], float]) -> None:
-        """Count lines in ``metrics``; ``uptime`` is the monotonic clock."""
-        self._metrics, self._uptime = metrics, uptime
+    def __init__(self, metrics: Metrics, uptime: Callable[[], float], *, slim: bool = True) -> None:
+        """Watch the stream.
+
+        Args:
+            metrics: Counts lines.
+            uptime: The monotonic clock.
+            slim: Whether to cut Nodes down; False only listens, and Kopf reads whole Nodes.
+        """
+        self._metrics, self._uptime, self.slim = metrics, uptime, slim
         self._known: dict[str, bytes] = {}
         self._listed: set[str] = set()
         self._vanished: list[bytes] = []
@@ -91,7 +97,8 @@ class NodeStream:
 
     def slim_list(self, body: bytes, *, first_page: bool) -> bytes:
         """``body``, a page of a NodeList, with its items cut down; what is no list passes unchanged."""
-        self.last_byte = self._uptime()
+        if not self.slim:
+            return body
         try:
             page = _LISTS.decode(body)
             views = [decode_node(memoryview(item)) for item in page.items or ()]
@@ -158,9 +165,15 @@ class _SlimContent:
 
     async def read(self, n: int = -1) -> bytes:
         body: bytes = await self._content.read(n)
+        self._stream.heard()
         return self._stream.slim_list(body, first_page=self._first_page)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        if not self._stream.slim:
+            async for chunk in self._content.iter_chunked(size):
+                self._stream.heard()
+                yield chunk
+            return
         vanished = self._stream.take_vanished()
         if vanished:
             yield vanished

@@ -19,6 +19,9 @@ class Cache:
         """Know nothing, and say so."""
         self._nodes: dict[str, NodeFacts] = {}
         self._profiles: dict[str, ProfileObject] = {}
+        # Uids of what was deleted: a list that was read meanwhile still shows it, and must not bring it back.
+        self._gone: set[str] = set()
+        self._gone_before: set[str] = set()
         self.catalogue = Catalogue(profiles={}, refusals={})
 
     def __len__(self) -> int:
@@ -40,7 +43,7 @@ class Cache:
     def observe(self, node: NodeFacts) -> bool:
         """Take ``node`` if it is news; returns whether it was."""
         known = self._nodes.get(node.name)
-        if known is not None and not _is_newer(node, known):
+        if self._is_gone(node.uid) or (known is not None and not _is_newer(node, known)):
             return False
         self._nodes[node.name] = node
         return True
@@ -55,11 +58,16 @@ class Cache:
 
     def forget(self, name: str, uid: str) -> bool:
         """Forget the node of that name and uid; returns whether it was known."""
+        self._gone.add(uid)
         known = self._nodes.get(name)
         if known is None or (uid and known.uid != uid):
             return False
         del self._nodes[name]
         return True
+
+    def begin_list(self) -> None:
+        """A list begins: what was deleted before the last one began cannot come back any more."""
+        self._gone_before, self._gone = self._gone, set()
 
     def vanished(self, listed: Iterable[str], version: str) -> list[NodeFacts]:
         """The nodes known but not in a complete list taken at ``version``; younger ones are not meant."""
@@ -75,19 +83,28 @@ class Cache:
         return self._profiles
 
     def set_profile(self, profile: ProfileObject) -> bool:
-        """Take ``profile``; returns whether the catalogue changed by it."""
-        return self._replace({**self._profiles, profile.name: profile})
+        """Take ``profile`` if it is news; returns whether the catalogue changed by it."""
+        return self.set_profiles([profile])
+
+    def set_profiles(self, profiles: Iterable[ProfileObject]) -> bool:
+        """Take those of ``profiles`` that are news; returns whether the catalogue changed by it."""
+        news = {
+            profile.name: profile
+            for profile in profiles
+            if not self._is_gone(profile.uid) and _is_newer_profile(profile, self._profiles.get(profile.name))
+        }
+        return self._replace({**self._profiles, **news}) if news else False
 
     def drop_profile(self, name: str, uid: str) -> bool:
         """Forget a deleted profile; returns whether the catalogue changed by it."""
+        self._gone.add(uid)
         known = self._profiles.get(name)
         if known is None or (uid and known.uid != uid):
             return False
         return self._replace({key: seen for key, seen in self._profiles.items() if key != name})
 
-    def set_profiles(self, profiles: Iterable[ProfileObject]) -> bool:
-        """Take a complete list; returns whether the catalogue changed by it."""
-        return self._replace({profile.name: profile for profile in profiles})
+    def _is_gone(self, uid: str) -> bool:
+        return bool(uid) and (uid in self._gone or uid in self._gone_before)
 
     def _replace(self, profiles: dict[str, ProfileObject]) -> bool:
         self._profiles = profiles
@@ -95,6 +112,14 @@ class Cache:
         changed = catalogue != self.catalogue
         self.catalogue = catalogue
         return changed
+
+
+def _is_newer_profile(profile: ProfileObject, known: ProfileObject | None) -> bool:
+    return (
+        known is None
+        or not profile.resource_version
+        or (_number(profile.resource_version) > _number(known.resource_version))
+    )
 
 
 def _is_newer(node: NodeFacts, known: NodeFacts) -> bool:

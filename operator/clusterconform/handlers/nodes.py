@@ -90,7 +90,8 @@ class NodeReconciler:
         self.verdicts: dict[str, NodeVerdict] = {}
         self.failures: dict[str, Failure] = {}
         self.may_act = asyncio.Event()
-        self._memories: dict[str, NodeMemory] = {}
+        self._memories: dict[str, tuple[str, NodeMemory]] = {}
+        self._ready: dict[str, bool] = {}
 
     async def reconcile(self, name: str) -> None:
         """Bring the node called ``name`` one step nearer to its contract."""
@@ -102,9 +103,8 @@ class NodeReconciler:
             # Nothing is concluded from a half-filled cache; all nodes become due when it is complete.
             return
         now = self._clock.moment()
-        memory = self._memories.get(node.uid, EMPTY)
-        decision = planning.decide(node, self._cache.catalogue, memory, now)
-        self._memories[node.uid] = decision.memory
+        decision = planning.decide(node, self._cache.catalogue, self._memory(node), now)
+        self._remember(node, decision.memory)
         self._report(node, decision.verdict)
         if self._bound is Bound.OBSERVE:
             return
@@ -116,13 +116,13 @@ class NodeReconciler:
             self._succeeded(name)
 
     def _report(self, node: NodeFacts, verdict: NodeVerdict) -> None:
-        before = self.verdicts.get(node.name)
-        if before == verdict:
+        before, ready = self.verdicts.get(node.name), node.ready is not None and node.ready.status == "True"
+        if before == verdict and self._ready.get(node.name) == ready:
             return
-        self.verdicts[node.name] = verdict
+        self.verdicts[node.name], self._ready[node.name] = verdict, ready
         for seen in (before, verdict):
-            if seen is not None and seen.identity.profile is not None:
-                self._changed(seen.identity.profile.backend)
+            if seen is not None:
+                self._changed(_profile(seen))
         known = {finding.reason for finding in before.findings} if before else set()
         for finding in verdict.findings:
             if finding.reason in _REPORTED and finding.reason not in known:
@@ -135,37 +135,51 @@ class NodeReconciler:
         self._events.note(EventNote(reference=reference, type=kind, reason=reason, message=message))
 
     async def _perform(self, node: NodeFacts, decision: planning.Decision) -> None:
-        marks, condition = decision.plan.marks, decision.plan.condition
+        marks, condition, catalogue = decision.plan.marks, decision.plan.condition, self._cache.catalogue
+        failure: ApiError | None = None
         if marks is not None:
             try:
                 await self._write_marks(node, marks, decision.verdict)
             except RejectedError as error:
                 self._rejected(node, marks, error)
                 return
-            except ApiError as error:
+            except (NotFoundError, FencedError, ConflictError) as error:
                 await self._failed(node, decision.verdict, error)
                 return
+            except ApiError as error:
+                # The condition is another write, with another right: it can still say what is amiss.
+                failure = error
         if condition is not None:
+            if self._cache.catalogue is not catalogue:
+                # A profile was edited or deleted meanwhile: what was decided before does not hold any more.
+                self.queue.add(node.name)
+                return
             try:
                 await self._write_condition(node, condition, decision.verdict)
             except ApiError as error:
-                await self._failed(node, decision.verdict, error)
-                return
-        self._succeeded(node.name)
+                failure = failure or error
+        if failure is not None:
+            await self._failed(node, decision.verdict, failure)
+        else:
+            self._succeeded(node.name)
 
     async def _write_marks(self, node: NodeFacts, marks: MarksPatch, verdict: NodeVerdict) -> None:
         await self._write("marks", node, marks_request(node, marks))
         now = self._clock.moment()
-        self._remember(node, planning.marks_written(self._memories.get(node.uid, EMPTY), marks, now))
-        why = "; ".join(finding.message for finding in verdict.findings)
-        fields = {"node": node.name, "profile": _profile(verdict), "reason": _reason(verdict), "why": why}
+        self._remember(node, planning.marks_written(self._memory(node), marks, now))
+        fields = {
+            "node": node.name,
+            "profile": _profile(verdict),
+            "reason": Reason.DRIFT_REPAIRED,
+            "why": marks.why,
+        }
         log.info("node repaired", extra={"fields": fields})
-        self._announce(node, "Normal", Reason.DRIFT_REPAIRED, f"put back: {why}")
+        self._announce(node, "Normal", Reason.DRIFT_REPAIRED, f"put back: {marks.why}")
 
     async def _write_condition(self, node: NodeFacts, condition: ConditionWrite, verdict: NodeVerdict) -> None:
         await self._write("condition", node, condition_request(node, condition))
         now = self._clock.moment()
-        self._remember(node, planning.condition_written(self._memories.get(node.uid, EMPTY), condition, now))
+        self._remember(node, planning.condition_written(self._memory(node), condition, now))
         fields = {
             "node": node.name,
             "profile": _profile(verdict),
@@ -194,12 +208,16 @@ class NodeReconciler:
             self._stream.note(view)
             self.queue.add(node.name)
 
+    def _memory(self, node: NodeFacts) -> NodeMemory:
+        uid, memory = self._memories.get(node.name, ("", EMPTY))
+        return memory if uid == node.uid else EMPTY
+
     def _remember(self, node: NodeFacts, memory: NodeMemory) -> None:
-        self._memories[node.uid] = memory
+        self._memories[node.name] = (node.uid, memory)
 
     def _rejected(self, node: NodeFacts, marks: MarksPatch, error: RejectedError) -> None:
         """Refused for good: remembered, so that the same patch is not sent again, and reported at once."""
-        memory = self._memories.get(node.uid, EMPTY)
+        memory = self._memory(node)
         self._remember(node, planning.marks_rejected(memory, marks, str(error)))
         self.queue.add(node.name)
 
@@ -252,23 +270,16 @@ class NodeReconciler:
 
     def _forget(self, name: str) -> None:
         verdict = self.verdicts.pop(name, None)
-        if verdict is not None and verdict.identity.profile is not None:
-            self._changed(verdict.identity.profile.backend)
+        if verdict is not None:
+            self._changed(_profile(verdict))
+        self._memories.pop(name, None)
+        self._ready.pop(name, None)
         self._succeeded(name)
         self.queue.forget(name)
-
-    def prune(self) -> None:
-        """Drop memories of nodes that are gone; called after a complete list."""
-        alive = {node.uid for node in self._cache.nodes()}
-        self._memories = {uid: memory for uid, memory in self._memories.items() if uid in alive}
 
 
 def _profile(verdict: NodeVerdict) -> str:
     return verdict.identity.profile.backend if verdict.identity.profile else ""
-
-
-def _reason(verdict: NodeVerdict) -> str:
-    return verdict.findings[0].reason if verdict.findings else Reason.CONFORMS
 
 
 def _outcome(error: ApiError) -> str:

@@ -82,7 +82,7 @@ class _Operator:
     ) -> None:
         self.settings, self.connection, self.cluster, self.clock = settings, connection, cluster, clock
         self.cache = Cache()
-        self.stream = NodeStream(metrics, clock.uptime)
+        self.stream = NodeStream(metrics, clock.uptime, slim=settings.slim_stream)
         self.events = EventRecorder(cluster, clock, metrics, socket.gethostname())
         self.resync = Resync(
             cache=self.cache,
@@ -97,6 +97,7 @@ class _Operator:
             clock=clock,
             metrics=metrics,
             complete=lambda: self.resync.synced_at is not None,
+            catalogue_changed=self.everything_due,
         )
         self.nodes = NodeReconciler(
             cache=self.cache,
@@ -122,9 +123,10 @@ class _Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve health at once, wait for the cluster, then work for ever."""
+        sessions = watching.Sessions(self.connection, self.stream)
         registry = watching.registry_of(
             cache=self.cache,
-            login=watching.login_of(self.connection, self.stream if self.settings.slim_stream else None),
+            login=sessions.login,
             node_due=self._node_due,
             profile_due=self.status.due,
             catalogue_changed=self.everything_due,
@@ -142,7 +144,7 @@ class _Operator:
                     self._keep_complete(),
                 ):
                     tasks.create_task(work)
-                tasks.create_task(watching.watch(registry, lambda: _stop_on_signals(stop)))
+                tasks.create_task(watching.watch(registry, sessions, lambda: _stop_on_signals(stop)))
 
     async def _keep_complete(self) -> None:
         await self.resync.first()

@@ -104,6 +104,8 @@ class WorkQueue:
             self._busy.add(key)
             self._metrics.queue_depth.set(len(self._ready))
             try:
+                # Work that never waits would keep timers, probes and the watch waiting until all of it is done.
+                await asyncio.sleep(0)
                 await self._work(key)
             except Exception:
                 # A defect must not take the other nodes down with it, nor hide: it is logged whole, and the

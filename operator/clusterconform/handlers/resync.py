@@ -101,6 +101,7 @@ class Resync:
             ApiError: The API server refused or was not there; nothing was forgotten.
             EvidenceIncompleteError: A list that cannot be believed.
         """
+        self._cache.begin_list()
         await self._list_profiles()
         await self._list_nodes()
         self.synced_at = self._clock.uptime()
@@ -114,7 +115,7 @@ class Resync:
         profiles = []
         for item in [item async for page in self._cluster.pages(PROFILES_PATH) for item in _items(page)]:
             try:
-                profiles.append(read_profile(item))
+                profiles.append(read_profile(item if isinstance(item, dict) else {}))
             except Refusal as refusal:
                 raise EvidenceIncompleteError(f"unreadable list of profiles: {refusal}") from refusal
         return profiles
@@ -124,13 +125,12 @@ class Resync:
         self._empty_lists = 0 if profiles else self._empty_lists + 1
         if not profiles and self._empty_lists < _EMPTY_LISTS:
             raise EvidenceIncompleteError("the list of RuntimeProfiles is empty")
+        changed = self._cache.set_profiles(profiles)
         listed = {profile.name for profile in profiles}
-        kept = [
-            profile
-            for profile in list(self._cache.profiles().values())
-            if profile.name not in listed and not await self._is_gone(f"{PROFILES_PATH}/{profile.name}")
-        ]
-        if self._cache.set_profiles([*profiles, *kept]):
+        for profile in list(self._cache.profiles().values()):
+            if profile.name not in listed and await self._is_gone(f"{PROFILES_PATH}/{profile.name}"):
+                changed = self._cache.drop_profile(profile.name, profile.uid) or changed
+        if changed:
             self._catalogue_changed()
 
     async def _list_nodes(self) -> None:

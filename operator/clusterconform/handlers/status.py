@@ -5,14 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from clusterconform.contract.names import API_VERSION, FIELD_MANAGER, KIND, PLURAL
-from clusterconform.contract.profile import ProfileObject, read_profile
+from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
 from clusterconform.contract.request import APPLY_PATCH, Request
 from clusterconform.decisions.summary import Judged, node_counts, status_of
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.cluster import Cluster
+from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import ApiError, NotFoundError
 from clusterconform.effects.metrics import Metrics
 from clusterconform.handlers.cache import Cache
@@ -21,17 +19,37 @@ from clusterconform.handlers.nodes import NodeReconciler
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.5
+# A cold start over 5,000 nodes takes less; until then a status that still holds is left as it is.
+_QUIET_SECONDS: Final = 8.0
 
 
 class StatusReporter:
     """Writes what is known of each profile's nodes into its status."""
 
     def __init__(
-        self, *, cache: Cache, cluster: Cluster, clock: Clock, metrics: Metrics, complete: Callable[[], bool]
+        self,
+        *,
+        cache: Cache,
+        cluster: Cluster,
+        clock: Clock,
+        metrics: Metrics,
+        complete: Callable[[], bool],
+        catalogue_changed: Callable[[], None],
     ) -> None:
-        """Report on the profiles of ``cache``; ``complete`` tells whether all nodes are known."""
+        """Report on the profiles of ``cache``.
+
+        Args:
+            cache: What is known.
+            cluster: The API client.
+            clock: The time.
+            metrics: Gets the counts.
+            complete: Tells whether all nodes are known.
+            catalogue_changed: Told when the answer to a write brought an edit.
+        """
         self._cache, self._cluster, self._clock, self._metrics = cache, cluster, clock, metrics
-        self._complete = complete
+        self._complete, self._catalogue_changed = complete, catalogue_changed
+        self._started = clock.uptime()
         self._due: set[str] = set()
         self._written: dict[str, float] = {}
         self._pruned: set[str] = set()
@@ -67,42 +85,56 @@ class StatusReporter:
                 judged[profile.backend].append(
                     Judged(node=node, verdict=verdict, failure=failure.message if failure else "")
                 )
+        complete = self._complete()
         for name in sorted(names):
             profile_object = self._cache.profiles().get(name)
-            if profile_object is not None:
-                await self._write(profile_object, judged[name])
+            if profile_object is None:
+                continue
+            if self._is_too_early(nodes, complete=complete):
+                self.due(name)
+                self._written[name] = self._clock.uptime() - PERIOD_SECONDS + _PAUSE_SECONDS
+            else:
+                await self._write(profile_object, judged[name], complete=complete)
         self._count(nodes)
+
+    def _is_too_early(self, nodes: NodeReconciler, *, complete: bool) -> bool:
+        """Whether news would only be that we have just started: the next moment would take it back."""
+        if complete:
+            return any(name not in nodes.verdicts for name in self._cache.names())
+        return self._clock.uptime() - self._started < _QUIET_SECONDS
 
     def _count(self, nodes: NodeReconciler) -> None:
         self._metrics.nodes.clear()
         for (profile, reason), count in node_counts(nodes.verdicts.values()).items():
             self._metrics.nodes.labels(profile, reason).set(count)
 
-    async def _write(self, profile: ProfileObject, judged: list[Judged]) -> None:
+    async def _write(self, profile: ProfileObject, judged: list[Judged], *, complete: bool) -> None:
         refusal = self._cache.catalogue.refusals.get(profile.name)
-        status = status_of(profile, refusal, judged, complete=self._complete(), now=self._clock.moment().wall)
+        now = self._clock.moment().wall
+        status = status_of(profile, refusal, judged, complete=complete, now=now)
         if all(profile.status.get(field) == value for field, value in status.items()):
             return
         self._written[profile.name] = self._clock.uptime()
-        fields = {"profile": profile.name}
         try:
-            answer = msgspec.json.decode(await self._cluster.send(_request(profile, status)))
+            answer = decoded(await self._cluster.send(_request(profile, status)))
+            stored = read_profile(answer if isinstance(answer, dict) else {})
         except NotFoundError:
             return
-        except ApiError as error:
-            log.warning("status not written", extra={"fields": {**fields, "error": str(error)}})
+        except (ApiError, Refusal) as error:
+            fields = {"profile": profile.name, "error": str(error)}
+            log.warning("status not written", extra={"fields": fields})
             self.due(profile.name)
             return
-        self._compare(profile.name, status, answer)
+        if self._cache.set_profile(stored):
+            self._catalogue_changed()
+        self._compare(stored, status)
 
-    def _compare(self, name: str, status: Mapping[str, Any], answer: Any) -> None:
+    def _compare(self, stored: ProfileObject, status: Mapping[str, Any]) -> None:
         """A schema that lacks a field prunes it silently (bug case B41): say so, once."""
-        self._cache.set_profile(read_profile(answer))
-        stored = answer.get("status") or {}
-        lost = sorted(field for field, value in status.items() if stored.get(field) != value)
-        if lost and name not in self._pruned:
-            self._pruned.add(name)
-            fields = {"profile": name, "fields": ",".join(lost)}
+        lost = sorted(field for field, value in status.items() if stored.status.get(field) != value)
+        if lost and stored.name not in self._pruned:
+            self._pruned.add(stored.name)
+            fields = {"profile": stored.name, "fields": ",".join(lost)}
             log.warning("the API server did not store the whole status", extra={"fields": fields})
 
 

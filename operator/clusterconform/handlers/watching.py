@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import aiohttp
 import kopf
 
 from clusterconform.contract.facts import UnreadableNodeError, read_node, view_node
@@ -23,6 +24,9 @@ from clusterconform.handlers.cache import Cache
 log = logging.getLogger(__name__)
 
 _FIRST_RESTART, _LAST_RESTART = 1.0, 60.0
+# Kopf itself gives its tasks five seconds.
+_PARTING_SECONDS: Final = 8.0
+_PARTING_ROUNDS: Final = 5
 _DELETED: Final = "DELETED"
 
 
@@ -107,19 +111,29 @@ def settings() -> kopf.OperatorSettings:
     return chosen
 
 
-def login_of(connection: Connection, stream: NodeStream | None) -> Callable[[], Any]:
-    """Makes sessions for Kopf; without ``stream`` Kopf reads whole Nodes, and only speed changes."""
+class Sessions:
+    """Makes the sessions through which Kopf reads, and closes what Kopf leaves open."""
 
-    async def login() -> kopf.AiohttpSession:
-        await connection.open()
-        session = connection.session(*([stream] if stream else []))
-        return kopf.AiohttpSession(server=connection.server, aiohttp_session=session)
+    def __init__(self, connection: Connection, stream: NodeStream) -> None:
+        """Read over ``connection`` through ``stream``."""
+        self._connection, self._stream = connection, stream
+        self._open: list[aiohttp.ClientSession] = []
 
-    return login
+    async def login(self) -> kopf.AiohttpSession:
+        """A session with the credentials of now; Kopf asks again when they are refused."""
+        await self._connection.open()
+        session = self._connection.session(self._stream)
+        self._open = [*(seen for seen in self._open if not seen.closed), session]
+        return kopf.AiohttpSession(server=self._connection.server, aiohttp_session=session)
+
+    async def close(self) -> None:
+        """Close what is still open: a Kopf that was cut short closes nothing."""
+        for session in self._open:
+            await session.close()
 
 
-async def watch(registry: kopf.OperatorRegistry, after_start: Callable[[], None]) -> None:
-    """Run Kopf for ever.
+async def watch(registry: kopf.OperatorRegistry, sessions: Sessions, after_start: Callable[[], None]) -> None:
+    """Run Kopf for ever, reading through ``sessions``; ``after_start`` is called each time it has started.
 
     Its watchers raise on answers that a cluster gives in bad hours: an ERROR event, minutes of 403 or 5xx, a
     removed CRD. Then it is started anew, with a pause that doubles and one line in the log; the cache and the
@@ -129,13 +143,10 @@ async def watch(registry: kopf.OperatorRegistry, after_start: Callable[[], None]
     while True:
         started = asyncio.get_running_loop().time()
         try:
-            # At its end Kopf cancels every task that it is not told to leave alone, ours included.
-            ours = asyncio.all_tasks()
-            tasks = await kopf.spawn_tasks(
-                registry=registry, settings=settings(), clusterwide=True, standalone=True
-            )
-            after_start()
-            await kopf.run_tasks(tasks, ignored=ours)
+            try:
+                await _run_kopf(registry, after_start)
+            finally:
+                await sessions.close()
             log.warning("the watches ended")
         except Exception as error:  # noqa: BLE001 - whatever Kopf dies of, the watch must come back
             log.warning("the watches failed", extra={"fields": {"error": str(error) or repr(error)}})
@@ -143,3 +154,33 @@ async def watch(registry: kopf.OperatorRegistry, after_start: Callable[[], None]
             pause = _FIRST_RESTART
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LAST_RESTART)
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry, after_start: Callable[[], None]) -> None:
+    """Run Kopf until one of its tasks ends, and make sure that it ends as a whole.
+
+    It may not by itself: a watch whose session was closed waits for credentials that nobody brings any more.
+    """
+    # At its end Kopf cancels every task that it is not told to leave alone, ours included.
+    ours = asyncio.all_tasks()
+    roots = await kopf.spawn_tasks(registry=registry, settings=settings(), clusterwide=True, standalone=True)
+    after_start()
+    runner = asyncio.create_task(kopf.run_tasks(roots, ignored=ours), name="kopf")
+    try:
+        await asyncio.wait([runner, *roots], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([runner], timeout=_PARTING_SECONDS)
+    finally:
+        await _end_all_but(ours)
+    for task in [runner, *roots]:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _end_all_but(ours: set[asyncio.Task[Any]]) -> None:
+    for _ in range(_PARTING_ROUNDS):
+        left = asyncio.all_tasks() - ours - {task for task in [asyncio.current_task()] if task is not None}
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=1.0)

@@ -84,11 +84,11 @@ def three_acts(agent: str, tainted: str, mislabelled: str) -> list[Act]:
             node=tainted,
             command=["taint", "node", tainted, f"{taint}-"],
             drift=lambda node: {
-                "spec": {"taints": [seen for seen in _taints(node) if seen["key"] != PROVIDER_TAINT_KEY]}
+                "spec": {"taints": [seen for seen in taints_of(node) if seen["key"] != PROVIDER_TAINT_KEY]}
             },
             healed=lambda node: any(
                 (seen["key"], seen.get("value")) == (PROVIDER_TAINT_KEY, PROVIDER_TAINT_VALUE)
-                for seen in _taints(node)
+                for seen in taints_of(node)
             ),
         ),
         Act(
@@ -148,6 +148,7 @@ def _labels(labels: Mapping[str, str | None]) -> dict[str, Any]:
     return {"metadata": {"labels": dict(labels)}}
 
 
-def _taints(node: Mapping[str, Any]) -> list[dict[str, str]]:
+def taints_of(node: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Give the taints of a Node object."""
     taints: list[dict[str, str]] = node["spec"].get("taints") or []
     return taints

@@ -4,6 +4,8 @@ Where there is no terminal the picture is left out, and when nothing has been sa
 what is being waited for.
 """
 
+import _thread
+import signal
 import sys
 import textwrap
 import threading
@@ -23,6 +25,13 @@ _PICTURES_PER_SECOND: Final = 5
 _SILENCE_SECONDS: Final = 5.0
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: end as on SIGTERM, whichever thread has noticed."""
+        _thread.interrupt_main(signal.SIGTERM)
+        super().on_broken_pipe()
+
+
 class Screen:
     """Prints to standard output; use it as a context manager."""
 
@@ -32,7 +41,7 @@ class Screen:
         Args:
             console: where to print; standard output if None, without colour where NO_COLOR says so.
         """
-        self.console = console or Console(highlight=False)
+        self.console = console or _Console(highlight=False)
         self.lively = self.console.is_terminal and sys.stdout.isatty() and not self.console.is_dumb_terminal
         self._began = self._said = time.monotonic()
         self._doing: tuple[str, float] | None = None
@@ -93,9 +102,9 @@ class Screen:
         stamp = Text(f"{now - self._began:6.1f} s  ", style="dim")
         self._print(stamp + Text(self._wrapped(text, _MARGIN), style=style))
 
-    def add(self, text: str, *, style: str = "") -> None:
-        """Print a line that belongs to the one before."""
-        self._print(Text(" " * _MARGIN + self._wrapped(text, _MARGIN), style=style))
+    def add(self, text: str, *, title: str = "", style: str = "") -> None:
+        """Print a line that belongs to the one before, with a short title in front of it."""
+        self._print(Text(f"{title:>{_MARGIN - 2}}  ", "dim") + Text(self._wrapped(text, _MARGIN), style))
 
     def quote(self, text: str | Text, *, style: str = "") -> None:
         """Print something as it is: a table, a command line, a line of a log. Nothing is wrapped."""

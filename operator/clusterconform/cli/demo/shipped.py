@@ -10,6 +10,7 @@ from clusterconform.sandbox.admin import Admin
 CRD: Final = "crds/runtimeprofiles.yaml"
 NAMESPACE: Final = "deploy/namespace.yaml"
 RBAC: Final = "deploy/rbac.yaml"
+FENCE: Final = "deploy/admission.yaml"
 
 _ROOT: Final = Path(__file__).parents[4]
 _MANAGER: Final = "sandbox"

@@ -1,5 +1,6 @@
 """After the acts: what can be tried by hand, and the operator's log as it is written."""
 
+import os
 import threading
 from collections.abc import Iterable
 from typing import Final
@@ -8,7 +9,7 @@ from clusterconform.cli.demo.kubectl import Kubectl
 from clusterconform.cli.demo.screen import Screen
 from clusterconform.cli.demo.world import Operator
 from clusterconform.contract.names import PROVIDER_TAINT_KEY, RUNTIME_LABEL
-from clusterconform.sandbox.programs import Program
+from clusterconform.sandbox.programs import Program, ProgramEnded
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -41,22 +42,33 @@ def tell(screen: Screen, kubectl: Kubectl, operator: Operator, *, agent: str, vi
 
 
 def follow(screen: Screen, operator: Operator, programs: Iterable[Program]) -> None:
-    """Print the operator's log from here on, until a signal raises or a program ends.
+    """Print the operator's log from here on, until a signal raises.
 
-    Raises:
-        ProgramEnded: one of the programs has ended.
+    Args:
+        screen: where to.
+        operator: whose log.
+        programs: those whose end is told; it may be an experiment, so that the rest goes on.
     """
-    screen.heading("The operator's log, from here on (Ctrl-C ends and removes everything):")
     watched = list(programs)
     never = threading.Event()
     with operator.log.open(errors="replace") as log:
-        log.seek(0, 2)
+        log.seek(0, os.SEEK_END)
+        screen.heading("The operator's log, from here on (Ctrl-C ends and removes everything):")
         rest = ""
         while True:
-            rest += log.read()
-            *lines, rest = rest.split("\n")
+            # Looked at before the log is read: whoever has ended writes nothing after that.
+            ended = [program for program in watched if not program.running]
+            *lines, rest = (rest + log.read()).split("\n")
             for line in lines:
                 screen.quote(line)
-            for program in watched:
-                program.check()
+            for program in ended:
+                watched.remove(program)
+                _tell_end(screen, program)
             never.wait(_LOOK_SECONDS)
+
+
+def _tell_end(screen: Screen, program: Program) -> None:
+    try:
+        program.check()
+    except ProgramEnded as ended:
+        screen.say(str(ended), style="yellow")

@@ -11,13 +11,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from clusterconform.cli.demo import profiles, stay
-from clusterconform.cli.demo.acts import HEAL_SECONDS, Act, Outcome, perform, three_acts
+from clusterconform.cli.demo.acts import HEAL_SECONDS, Act, Outcome, perform, taints_of, three_acts
 from clusterconform.cli.demo.board import Board, about
 from clusterconform.cli.demo.kubectl import Kubectl
 from clusterconform.cli.demo.population import STOCK_BACKEND, STOCK_NODE, Population, populate
 from clusterconform.cli.demo.profiles import Observer, Row
 from clusterconform.cli.demo.screen import Screen
-from clusterconform.cli.demo.world import ACCOUNT, Operator, install, start_operator
+from clusterconform.cli.demo.world import ACCOUNT, Operator, install, locate, start_operator
 from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, PROVIDER_TAINT_KEY, RUNTIME_LABEL
 from clusterconform.effects.clock import Clock
 from clusterconform.sandbox.builder import Builder
@@ -78,6 +78,7 @@ def play(wishes: Wishes, screen: Screen) -> str:
         plane = ControlPlane(builder)
         stack.callback(plane.stop)
         demo = Demo(wishes, screen, board, plane)
+        locate()  # before minutes of building, not after them
         with screen:
             demo.open()
             failure = demo.perform()
@@ -98,7 +99,6 @@ class Demo:
         self._observer: Observer | None = None
         self._acting = False
         self._operator: Operator
-        self._fleet: Fleet
         self._kubectl: Kubectl
         self._population: Population = populate(wishes.nodes, now=Clock().moment().wall)
         screen.picture(self._scene, board.sentence)
@@ -127,7 +127,7 @@ class Demo:
         self._acting = True
         virtual = self._population.virtual_names
         played = three_acts(self._population.hollow, virtual[1], virtual[2])
-        self._screen.heading("Three acts of drift, each a plain write; the operator heals them.")
+        self._screen.heading("Three acts of drift, each a plain write as kubectl makes it; the operator heals.")
         outcomes = [(act, self._act(number, act)) for number, act in enumerate(played, start=1)]
         failure = shortfall(outcomes)
         if failure:
@@ -138,11 +138,7 @@ class Demo:
         return failure
 
     def stay(self) -> None:
-        """Tell what can be tried, and follow the operator's log until a signal ends it.
-
-        Raises:
-            ProgramEnded: a program of the sandbox has ended.
-        """
+        """Tell what can be tried, and follow the operator's log until a signal ends it."""
         agent, virtual = self._population.agents[0]["metadata"]["name"], self._population.virtual_names[0]
         stay.tell(self._screen, self._kubectl, self._operator, agent=agent, virtual=virtual)
         stay.follow(self._screen, self._operator, self._plane.programs.running)
@@ -154,7 +150,7 @@ class Demo:
             plane.start()
         screen.say(f"kube-apiserver answers at {plane.server}")
         self._kubectl = Kubectl.of(plane, self._wishes.kubeconfig)
-        with screen.doing("applying the kind RuntimeProfile and the operator's rights"):
+        with screen.doing("applying the kind RuntimeProfile, the operator's rights and its fence"):
             names = install(plane)
         screen.say(f"applied {', '.join(names)}")
 
@@ -226,10 +222,10 @@ class Demo:
         """Say what was found on the stock virtual-kubelet: marks to correct, and what no mark corrects."""
         node = self._plane.admin.get(f"/api/v1/nodes/{STOCK_NODE}")
         labels, found = node["metadata"]["labels"], profiles.condition_of(node)
-        taint = next(seen for seen in node["spec"]["taints"] if seen["key"] == PROVIDER_TAINT_KEY)
+        taint = next(seen for seen in taints_of(node) if seen["key"] == PROVIDER_TAINT_KEY)
         self._screen.say(
-            f"{STOCK_NODE} was given the labels runtime={labels[RUNTIME_LABEL]} and "
-            f"host={labels[HOST_LABEL]}, and its taint the value {taint['value']} (was mock)"
+            f"on {STOCK_NODE} the operator has put the labels runtime={labels.get(RUNTIME_LABEL)} and "
+            f"host={labels.get(HOST_LABEL)}, and set its taint to {taint['value']} (was mock)"
         )
         self._screen.add(
             f"RuntimeConformant is {found.status} there ({found.reason}): {found.message}. It does: "
@@ -254,14 +250,14 @@ class Demo:
     def _act(self, number: int, act: Act) -> Outcome:
         screen = self._screen
         screen.heading(f"{number}. {act.title}")
-        screen.quote("$ " + self._kubectl.short(*act.command))
+        screen.add(self._kubectl.short(*act.command), title="write")
         with screen.doing(f"waiting for the repair, at most {HEAL_SECONDS:g} s"):
             outcome = perform(act, self._plane, self._operator.log)
         if outcome.milliseconds is None:
             self._operator.program.check()
             screen.say(f"not repaired within {HEAL_SECONDS:g} s", style="red")
             return outcome
-        screen.quote(outcome.line or "(the operator's log has no line about it)")
+        screen.add(outcome.line or "(its log has no line about it)", title="operator")
         screen.say(
             f"repaired {outcome.milliseconds:.0f} ms after the API server accepted the drift", style="green"
         )
@@ -272,7 +268,7 @@ class Demo:
         return outcome
 
     def _show_profiles(self) -> None:
-        self._screen.quote("$ " + self._kubectl.line("get", "rtp"))
+        self._screen.quote("\n" + self._kubectl.line("get", "rtp"), style="dim")
         self._screen.quote(profiles.table(profiles.read_rows(self._plane.admin)))
 
     def _await(self, *parts: Part) -> None:

@@ -16,6 +16,7 @@ from clusterconform.sandbox.waiting import wait_until
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 # What the program ``clusterconform`` consists of; that one need not be on anybody's PATH.
 _MAIN: Final = "from clusterconform.cli.main import main; main()"
+_FILES: Final = (shipped.CRD, shipped.NAMESPACE, shipped.RBAC, shipped.FENCE)
 _SERVED_SECONDS: Final = 30.0
 _READY_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 5.0
@@ -44,6 +45,15 @@ class Operator:
         return {line.split("node=", 1)[1].split(" ", 1)[0] for line in lines if "node repaired  node=" in line}
 
 
+def locate() -> list[Path]:
+    """Give the paths of the shipped files that the operator needs.
+
+    Raises:
+        ShippedFileMissingError: one of them is not there.
+    """
+    return [shipped.shipped(name) for name in _FILES]
+
+
 def install(plane: ControlPlane) -> list[str]:
     """Apply the shipped files that the operator needs, and give their names.
 
@@ -51,8 +61,7 @@ def install(plane: ControlPlane) -> list[str]:
         ShippedFileMissingError: one of them is not there.
         SandboxFailed: the new kind was not served in time.
     """
-    names = [shipped.CRD, shipped.NAMESPACE, shipped.RBAC]
-    for path in map(shipped.shipped, names):
+    for path in locate():
         shipped.apply_file(plane.admin, path)
     wait_until(
         lambda: plane.admin.answers(PROFILES),
@@ -60,7 +69,7 @@ def install(plane: ControlPlane) -> list[str]:
         seconds=_SERVED_SECONDS,
         programs=plane.programs.running,
     )
-    return names
+    return list(_FILES)
 
 
 def start_operator(plane: ControlPlane) -> Operator:

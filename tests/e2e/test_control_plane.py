@@ -172,9 +172,7 @@ def test_logs_of_an_agent_pass_through_its_tunnel(plane: ControlPlane, fleet: Fl
     fleet.create_nodes([kept_alive(agent_node("heron", now=NOW))])
     pods = "/api/v1/namespaces/default/pods"
     spec = {"nodeName": name, "containers": [{"name": "main", "image": "none"}]}
-    plane.admin.create(
-        pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talker"}, "spec": spec}
-    )
+    plane.admin.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talker"}, "spec": spec})
     wait_until(
         lambda: plane.admin.get(f"{pods}/talker")["status"]["phase"] == "Running",
         what="the pod runs",

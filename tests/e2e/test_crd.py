@@ -238,17 +238,13 @@ def test_no_string_is_longer_than_its_bound(profiles: Profiles, path: str, schem
 
 
 def test_an_unknown_field_is_refused_where_the_client_wants_it_strict(profiles: Profiles) -> None:
-    answer = profiles.create(
-        manifest("vk-crd", {**VIRTUAL, "colour": "red"}), fieldValidation="Strict", **DRY_RUN
-    )
+    answer = profiles.create(manifest("vk-crd", {**VIRTUAL, "colour": "red"}), fieldValidation="Strict", **DRY_RUN)
     assert answer.status_code == 400
     assert answer.json()["message"].endswith('strict decoding error: unknown field "spec.colour"')
 
 
 def test_an_unknown_field_is_dropped_with_a_warning_otherwise(profiles: Profiles) -> None:
-    answer = profiles.create(
-        manifest("vk-crd", {**VIRTUAL, "colour": "red"}), fieldValidation="Warn", **DRY_RUN
-    )
+    answer = profiles.create(manifest("vk-crd", {**VIRTUAL, "colour": "red"}), fieldValidation="Warn", **DRY_RUN)
     assert answer.status_code == 201
     assert answer.headers["Warning"] == '299 - "unknown field \\"spec.colour\\""'
 
@@ -271,9 +267,7 @@ def test_an_unknown_field_is_dropped_with_a_warning_otherwise(profiles: Profiles
         ),
     ],
 )
-def test_what_cannot_be_changed_later(
-    profiles: Profiles, stored: Json, change: Json, reasons: list[str]
-) -> None:
+def test_what_cannot_be_changed_later(profiles: Profiles, stored: Json, change: Json, reasons: list[str]) -> None:
     answer = profiles.replace({**stored, "spec": change}, **DRY_RUN)
     assert answer.status_code == 422
     said = complaints(answer)
@@ -383,9 +377,7 @@ def test_a_whole_status_is_stored_as_it_was_written(profiles: Profiles, stored: 
         "samples": [{"name": "a", "reason": "Contested"}, *STATUS["samples"][7:2:-1]],
     }
     assert profiles.apply_status("vk-crd", following).json()["status"] == following
-    assert profiles.apply_status("vk-crd", {"observedGeneration": 2}).json()["status"] == {
-        "observedGeneration": 2
-    }
+    assert profiles.apply_status("vk-crd", {"observedGeneration": 2}).json()["status"] == {"observedGeneration": 2}
 
 
 def test_a_status_names_no_more_than_twenty_nodes(profiles: Profiles, stored: Json) -> None:
@@ -430,9 +422,7 @@ def test_a_wide_table_of_profiles_shows_why(profiles: Profiles, kubectl: Kubectl
 
 def test_profiles_can_be_selected_by_class(profiles: Profiles, kubectl: Kubectl, stored: Json) -> None:
     def selected(node_class: str) -> list[str]:
-        return kubectl(
-            "get", "rtp", "--field-selector", f"spec.class={node_class}", "-o", "name"
-        ).stdout.split()
+        return kubectl("get", "rtp", "--field-selector", f"spec.class={node_class}", "-o", "name").stdout.split()
 
     assert f"runtimeprofile.{CRD_NAME.partition('.')[2]}/vk-crd" in selected("virtual")
     assert f"runtimeprofile.{CRD_NAME.partition('.')[2]}/vk-crd" not in selected("agent")
@@ -476,18 +466,14 @@ def test_the_built_in_profiles_are_taken(crd: None, kubectl: Kubectl) -> None:
 
 NOTHING: Final = st.none()
 DURATIONS: Final = (
-    st.sampled_from(
-        ["0s", "1s", "10s", "1m", "30m", "1h", "24h", "168h", "8760h", "0", "1d", "-1h", "", "1h\n"]
-    )
+    st.sampled_from(["0s", "1s", "10s", "1m", "30m", "1h", "24h", "168h", "8760h", "0", "1d", "-1h", "", "1h\n"])
     | st.from_regex(r"\A([0-9]{1,4}(\.[0-9]{1,3})?(ms|s|m|h)){1,4}\Z")
     | NOTHING
 )
 NUMBERS: Final = st.integers(-1, 102) | st.floats(0, 100) | NOTHING
 PORTS: Final = st.sampled_from([1, 1024, 21000, 29999, 30000, 32767, 32768, 65535]) | st.integers(0, 65537)
 TRUTHS: Final = st.booleans() | NOTHING
-WORDS: Final = st.sampled_from(
-    ["", "-", "-a", "a", "A", "a.b", "a\n", "é", "a" * 53, "-" + "a" * 52, "x" * 64]
-)
+WORDS: Final = st.sampled_from(["", "-", "-a", "a", "A", "a.b", "a\n", "é", "a" * 53, "-" + "a" * 52, "x" * 64])
 SUFFIXES: Final = WORDS | st.just("-vk-crd")
 MODES: Final = st.sampled_from(["Live", "DryRun", "Off", "Enforce", "Observe", "Status", "Pinned", "off"])
 BLOCKS: Final = st.sampled_from([{}, [], "Off"]) | NOTHING

@@ -67,15 +67,11 @@ def test_a_bare_virtual_node_gets_every_mark_in_one_patch(running: OperatorProce
         "label:outpost.dhnt.io/runtime",
         "taint:virtual-kubelet.io/provider",
     }
-    verbs = [
-        (entry["verb"], entry["objectRef"].get("subresource")) for entry in world.writes_to("oak-vk-native")
-    ]
+    verbs = [(entry["verb"], entry["objectRef"].get("subresource")) for entry in world.writes_to("oak-vk-native")]
     assert verbs == [("patch", None), ("patch", "status")]
 
 
-def test_a_node_that_conforms_from_birth_gets_the_condition_and_nothing_else(
-    virtual: str, world: World
-) -> None:
+def test_a_node_that_conforms_from_birth_gets_the_condition_and_nothing_else(virtual: str, world: World) -> None:
     assert MARKS not in world.node(virtual)["metadata"]["annotations"]
     assert [entry["objectRef"].get("subresource") for entry in world.writes_to(virtual)] == ["status"]
 
@@ -93,9 +89,7 @@ def test_a_wrong_taint_value_is_corrected_in_place_b71(virtual: str, world: Worl
     assert world.node(virtual)["spec"]["taints"] == [{**wrong, "value": "outpost"}, other]
 
 
-def test_a_runtime_label_that_lies_is_put_right_and_the_lie_leaves_a_trace(
-    virtual: str, world: World
-) -> None:
+def test_a_runtime_label_that_lies_is_put_right_and_the_lie_leaves_a_trace(virtual: str, world: World) -> None:
     world.label(virtual, runtime="agent")
     world.until(lambda: world.labels(virtual)["runtime"] == "virtual", "the label is right")
     world.until(
@@ -111,9 +105,7 @@ def test_an_event_about_a_node_shows_in_describe_b89(
     virtual: str, world: World, kubectl: Callable[..., Any]
 ) -> None:
     world.label(virtual, runtime="agent")
-    world.until(
-        lambda: "DriftRepaired" in kubectl("describe", "node", virtual).stdout, "describe shows the Event"
-    )
+    world.until(lambda: "DriftRepaired" in kubectl("describe", "node", virtual).stdout, "describe shows the Event")
     assert "RuntimeConformant" in kubectl("describe", "node", virtual).stdout
 
 
@@ -279,7 +271,5 @@ def test_nothing_of_kopf_lies_on_any_object(virtual: str, world: World, plane: C
     text = str(world.admin.get(NODES)) + str(world.admin.get(PROFILES))
     assert "kopf" not in text
     assert "finalizers" not in text
-    agents = {
-        entry.get("userAgent", "") for entry in world.requests() if entry["verb"] not in {"get", "list"}
-    }
+    agents = {entry.get("userAgent", "") for entry in world.requests() if entry["verb"] not in {"get", "list"}}
     assert all(not agent.startswith("kopf") for agent in agents)

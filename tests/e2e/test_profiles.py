@@ -129,9 +129,7 @@ def test_a_status_stays_small_and_is_written_at_most_every_five_seconds(
 ) -> None:
     for index in range(30):
         world.create(f"beech{index}-vk-ollama", labels={"outpost.dhnt.io/backend": "vk-ollama"})
-    world.until(
-        lambda: world.profile("vk-ollama")["status"]["nodes"]["conformant"] == 30, "all 30 are counted"
-    )
+    world.until(lambda: world.profile("vk-ollama")["status"]["nodes"]["conformant"] == 30, "all 30 are counted")
     writes = [
         datetime.fromisoformat(entry["requestReceivedTimestamp"])
         for entry in world.requests()

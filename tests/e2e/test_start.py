@@ -69,9 +69,7 @@ def test_a_killed_api_server_is_survived_and_drift_made_meanwhile_is_repaired(ba
         world.until(lambda: not bare.admin.answers("/readyz"), "the API server is gone")
         bare.start_api_server()
         world.label("oak-vk-podman", runtime="agent")
-        world.until(
-            lambda: world.labels("oak-vk-podman")["runtime"] == "virtual", "repaired again", seconds=60
-        )
+        world.until(lambda: world.labels("oak-vk-podman")["runtime"] == "virtual", "repaired again", seconds=60)
         assert process.get("/livez")[0] == 200
 
 
@@ -90,8 +88,7 @@ def test_the_observe_bound_is_the_default_computes_everything_and_writes_no_node
     writes = [
         entry
         for entry in world.requests()[before:]
-        if entry.get("objectRef", {}).get("resource") == "nodes"
-        and entry["verb"] not in {"get", "list", "watch"}
+        if entry.get("objectRef", {}).get("resource") == "nodes" and entry["verb"] not in {"get", "list", "watch"}
     ]
     assert writes == []
 

@@ -50,9 +50,7 @@ def shake_hands(serving: ssl.SSLContext, calling: ssl.SSLContext, host: str) -> 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_server_and_client_accept_each_other(tmp_path: Path, authority: Authority, host: str) -> None:
-    serving, calling = contexts(
-        tmp_path, authority, authority.server("api"), authority.client("jane", ["devs"])
-    )
+    serving, calling = contexts(tmp_path, authority, authority.server("api"), authority.client("jane", ["devs"]))
     seen = shake_hands(serving, calling, host)
     assert seen["subject"] == ((("organizationName", "devs"),), (("commonName", "jane"),))
 

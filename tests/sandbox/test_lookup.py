@@ -59,9 +59,7 @@ def test_a_program_on_the_path_of_another_version_does_not_count(
     assert find(tmp_path, tool) is None
 
 
-def test_a_program_on_the_path_that_fails_does_not_count(
-    tmp_path: Path, search_path: Path, tool: Part
-) -> None:
+def test_a_program_on_the_path_that_fails_does_not_count(tmp_path: Path, search_path: Path, tool: Part) -> None:
     program(search_path).write_text("#!/bin/sh\necho 'tool v1.0.0'\nexit 1\n")
     assert find(tmp_path, tool) is None
 
@@ -71,9 +69,7 @@ def test_a_file_that_cannot_be_run_does_not_count(tmp_path: Path, search_path: P
     assert find(tmp_path, tool, tmp_path / "assets") is None
 
 
-def test_the_cache_is_below_the_users_cache_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_is_below_the_users_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache() == tmp_path / "clusterconform"
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -120,9 +120,7 @@ def test_a_virtual_node_remembers_what_it_applied() -> None:
 
 
 def test_extra_labels_override_those_of_a_virtual_node() -> None:
-    labels = virtual_node("pi", "vk", now=NOW, extra_labels={"outpost.dhnt.io/host": "x"})["metadata"][
-        "labels"
-    ]
+    labels = virtual_node("pi", "vk", now=NOW, extra_labels={"outpost.dhnt.io/host": "x"})["metadata"]["labels"]
     assert labels["outpost.dhnt.io/host"] == "x"
 
 

@@ -105,9 +105,7 @@ def test_a_paused_program_can_be_stopped(programs: Programs) -> None:
 
 
 def test_a_program_that_ended_is_noticed_with_its_last_words(programs: Programs) -> None:
-    program = programs.start(
-        "short", [sys.executable, "-c", "print('first'); print('last'); raise SystemExit(3)"]
-    )
+    program = programs.start("short", [sys.executable, "-c", "print('first'); print('last'); raise SystemExit(3)"])
     wait_until(lambda: not program.running, what="it ends", seconds=10)
     with pytest.raises(ProgramEnded, match=r"^short ended with code 3: last$") as ended:
         program.check()

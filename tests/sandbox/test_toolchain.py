@@ -45,9 +45,7 @@ def test_what_would_change_the_result_is_kept_from_the_build(monkeypatch: pytest
     assert environment["GOPROXY"] == "https://proxy.example.com"
 
 
-def install_as(
-    monkeypatch: pytest.MonkeyPatch, *, status: int, version: str = "go version go1.27.3 x/y"
-) -> None:
+def install_as(monkeypatch: pytest.MonkeyPatch, *, status: int, version: str = "go version go1.27.3 x/y") -> None:
     """Let pip put a script in the compiler's place, or fail."""
     real = subprocess.run
 
@@ -78,9 +76,7 @@ def test_a_failed_installation_is_one_sentence_and_leaves_nothing(
     tmp_path: Path, search_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_as(monkeypatch, status=1)
-    with pytest.raises(
-        ToolchainUnavailable, match=r"^No Go 1\.26 or newer was found .* install Go"
-    ) as failure:
+    with pytest.raises(ToolchainUnavailable, match=r"^No Go 1\.26 or newer was found .* install Go") as failure:
         install_go(tmp_path / "cache")
     assert failure.value.log == "no network"
     assert not (tmp_path / "cache").exists()

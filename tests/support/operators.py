@@ -76,9 +76,7 @@ class OperatorProcess:
     def metric(self, name: str) -> float:
         """The sum of a metric's samples."""
         lines = self.get("/metrics")[1].splitlines()
-        return sum(
-            float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name
-        )
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
     def await_ready(self) -> None:
         wait_until(
@@ -158,9 +156,7 @@ class World:
 
     def label(self, name: str, **labels: str | None) -> None:
         """Set or remove our labels, written without their prefix."""
-        self.patch(
-            name, {"metadata": {"labels": {f"outpost.dhnt.io/{key}": to for key, to in labels.items()}}}
-        )
+        self.patch(name, {"metadata": {"labels": {f"outpost.dhnt.io/{key}": to for key, to in labels.items()}}})
 
     def labels(self, name: str) -> dict[str, str]:
         """Our labels of a node, without their prefix."""

@@ -165,6 +165,7 @@ class NodeReconciler:
 
     async def _write_marks(self, node: NodeFacts, marks: MarksPatch, verdict: NodeVerdict) -> None:
         await self._write("marks", node, marks_request(node, marks))
+        self.queue.add(node.name)  # is it clean now?
         now = self._clock.moment()
         self._remember(node, planning.marks_written(self._memory(node), marks, now))
         fields = {
@@ -198,7 +199,7 @@ class NodeReconciler:
         self._take(answer, node)
 
     def _take(self, answer: bytes, node: NodeFacts) -> None:
-        """The answer is the node as it is now: look again at once, and let its echo wake nobody."""
+        """The answer is the node as it is now; its echo shall wake nobody."""
         try:
             view = decode_node(answer)
         except UnreadableNodeError:
@@ -206,7 +207,6 @@ class NodeReconciler:
             return
         if self._cache.confirm(read_node(view)):
             self._stream.note(view)
-            self.queue.add(node.name)
 
     def _memory(self, node: NodeFacts) -> NodeMemory:
         uid, memory = self._memories.get(node.name, ("", EMPTY))

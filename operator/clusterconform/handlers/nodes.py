@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from clusterconform.contract.facts import (
@@ -165,7 +165,6 @@ class NodeReconciler:
 
     async def _write_marks(self, node: NodeFacts, marks: MarksPatch, verdict: NodeVerdict) -> None:
         await self._write("marks", node, marks_request(node, marks))
-        self.queue.add(node.name)  # is it clean now?
         now = self._clock.moment()
         self._remember(node, planning.marks_written(self._memory(node), marks, now))
         fields = {
@@ -199,14 +198,23 @@ class NodeReconciler:
         self._take(answer, node)
 
     def _take(self, answer: bytes, node: NodeFacts) -> None:
-        """The answer is the node as it is now; its echo shall wake nobody."""
+        """The answer is the node as it is now; its echo shall wake nobody, so what is new in it is due here.
+
+        That is what we wrote, and what another writer wrote just before. Our own condition alone is no news:
+        looking again for it would hurry a patch that is being refused.
+        """
         try:
             view = decode_node(answer)
         except UnreadableNodeError:
             log.exception("an answer is no node", extra={"fields": {"node": node.name}})
             return
-        if self._cache.confirm(read_node(view)):
+        fresh = read_node(view)
+        if self._cache.confirm(fresh):
             self._stream.note(view)
+            if replace(fresh, resource_version="", conformant=None) != replace(
+                node, resource_version="", conformant=None
+            ):
+                self.queue.add(node.name)
 
     def _memory(self, node: NodeFacts) -> NodeMemory:
         uid, memory = self._memories.get(node.name, ("", EMPTY))

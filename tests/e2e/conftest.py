@@ -104,9 +104,9 @@ def crd(kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
 
 @pytest.fixture(scope="session")
 def installed(crd: None, kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """The namespace and the rights that we ship."""
+    """The namespace, the rights and the fence that we ship."""
     deploy = Path(__file__).parents[2] / "deploy"
-    for name in ("namespace.yaml", "rbac.yaml"):
+    for name in ("namespace.yaml", "rbac.yaml", "admission.yaml"):
         done = kubectl("apply", "-f", str(deploy / name))
         assert done.returncode == 0, done.stderr
 

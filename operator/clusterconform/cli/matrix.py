@@ -40,7 +40,7 @@ def _print_table(rows: list[RuntimeProfile]) -> None:
         table.add_column(row.backend)
     for title, cells in _lines(rows):
         table.add_row(title, *cells)
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=100)
     with console.capture() as text:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in text.get().strip("\n").splitlines()))

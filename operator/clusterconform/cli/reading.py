@@ -46,7 +46,7 @@ def documents_in(path: str) -> Iterator[Any]:
         # JSON first: it is what kubectl prints for 5,000 nodes, and YAML would take a minute for it.
         try:
             yield msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             as_json = str(error)
         else:
             return
@@ -58,5 +58,5 @@ def documents_in(path: str) -> Iterator[Any]:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error) or type(error).__name__
-        reason = as_json or f"{problem}{line}"
+        reason = " ".join((as_json or f"{problem}{line}").split())
         raise UnreadableInputError(f"{path}: neither JSON nor YAML: {reason}") from error

@@ -22,6 +22,14 @@ from clusterconform.contract.verdicts import (
 )
 
 SAMPLES: Final = 20
+STATUS_FIELDS: Final = (
+    "observedGeneration",
+    "nodes",
+    "conditions",
+    "samples",
+    "truncated",
+    "servesKubeletStreaming",
+)
 _MESSAGE_LENGTH: Final = 512
 _IN_ORDER: Final = ("Accepted", "Conformant", "Ready")
 
@@ -61,9 +69,12 @@ def status_of(
         "observedGeneration": profile.generation,
         "nodes": _counts(nodes, own),
         "conditions": [_condition(profile, kind, *results[kind], now=now) for kind in _IN_ORDER],
-        "samples": [_sample(seen) for seen in sorted(amiss, key=lambda seen: seen.node.name)[:SAMPLES]],
         "truncated": len(amiss) > SAMPLES,
     }
+    if amiss:
+        # An empty list would come back absent from the API server, and look like a change for ever.
+        in_order = sorted(amiss, key=lambda seen: seen.node.name)
+        status["samples"] = [_sample(seen) for seen in in_order[:SAMPLES]]
     if not isinstance(profile.contract, Refusal):
         status["servesKubeletStreaming"] = profile.contract.serves_kubelet_streaming
     return status

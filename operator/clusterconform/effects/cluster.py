@@ -5,7 +5,7 @@ Bodies are JSON values and answers are bytes: the caller decodes just what it re
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +16,7 @@ import msgspec
 from clusterconform.contract.request import Request
 from clusterconform.contract.times import Moment
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.connection import Connection
+from clusterconform.effects.connection import Connection, ConnectionConfigError
 from clusterconform.effects.errors import (
     ApiError,
     BusyError,
@@ -81,7 +81,10 @@ class Cluster:
             return await self._send_once(request, timeout)
         except UnauthorizedError:
             # A token may have been replaced where it came from; a second refusal is the server's word.
-            await self._connection.open()
+            try:
+                await self._connection.open()
+            except ConnectionConfigError as error:
+                raise UnauthorizedError(str(error)) from error
             return await self._send_once(request, timeout)
 
     async def _send_once(self, request: Request, timeout: float) -> bytes:  # noqa: ASYNC109
@@ -114,6 +117,8 @@ class Cluster:
             date = parsedate_to_datetime(header)
         except ValueError:
             return
+        # "-0000" tells no zone; HTTP knows only GMT.
+        date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
         self.server_date = (date, self._clock.moment())
 
     async def get(self, path: str) -> Any:

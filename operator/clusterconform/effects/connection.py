@@ -18,6 +18,7 @@ from kubernetes.aio.config import (
     load_incluster_config,
     load_kube_config,
 )
+from yaml import YAMLError
 
 from clusterconform import __name__ as package
 
@@ -56,15 +57,19 @@ class Connection:
                     load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
                 else:
                     await self._load_file(configuration)
-            except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-                where = self._kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-                raise ConnectionConfigError(f"cannot use the kubeconfig {where}: {error}") from error
+            except (ConfigException, YAMLError, OSError, ValueError, KeyError, TypeError) as error:
+                raise ConnectionConfigError(f"cannot use {self._place()}: {_one_line(error)}") from error
             configuration.connection_pool_maxsize = _CONNECTIONS
             self._configuration = configuration
 
     def _in_cluster(self) -> bool:
         wanted = self._kubeconfig is not None or self._context is not None or "KUBECONFIG" in os.environ
         return not wanted and "KUBERNETES_SERVICE_HOST" in os.environ
+
+    def _place(self) -> str:
+        if self._in_cluster():
+            return "the pod's own account"
+        return f"the kubeconfig {self._kubeconfig or os.environ.get('KUBECONFIG') or '~/.kube/config'}"
 
     async def _load_file(self, configuration: Configuration) -> None:
         file = str(self._kubeconfig) if self._kubeconfig else None
@@ -78,7 +83,11 @@ class Connection:
         return str(self._configuration.host).rstrip("/")
 
     def session(self, *middlewares: ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A session with TLS and credentials; ``middlewares`` see each request after the credentials do."""
+        """A session with TLS and credentials; ``middlewares`` see each request after the credentials do.
+
+        Raises:
+            ConnectionConfigError: A certificate or key that is none.
+        """
         configuration = self._configuration
         configuration.client_session_kwargs = {
             "middlewares": (self._authorize, *middlewares),
@@ -87,7 +96,12 @@ class Connection:
             "auto_decompress": True,
         }
         # The factory is the documented place to build a session from a configuration (see its docstring).
-        session = RESTClientObject(configuration)._create_pool_manager()  # noqa: SLF001
+        try:
+            session = RESTClientObject(configuration)._create_pool_manager()  # noqa: SLF001
+        except OSError as error:
+            # A certificate or key that is none; OpenSSL's errors are OSErrors.
+            message = f"cannot use the certificates of {self._place()}: {_one_line(error)}"
+            raise ConnectionConfigError(message) from error
         if not isinstance(session, aiohttp.ClientSession):
             raise TypeError("the official client no longer makes aiohttp sessions")
         return session
@@ -100,3 +114,7 @@ class Connection:
         if self._configuration.tls_server_name:
             request.server_hostname = self._configuration.tls_server_name
         return await handler(request)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

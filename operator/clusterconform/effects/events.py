@@ -91,7 +91,7 @@ class EventRecorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{event.reference['name'][:200]}.{suffix}",
+                "name": f"{event.reference['name'][:200].rstrip('-.')}.{suffix}",
                 "namespace": EVENTS_NAMESPACE,
             },
             "involvedObject": dict(event.reference),

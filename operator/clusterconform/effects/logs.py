@@ -18,7 +18,7 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        fields = "  ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        fields = "  ".join(f"{name}={' '.join(str(value).split())}" for name, value in fields_of(record).items())
         line = f"{at} {record.levelname:<7} {record.getMessage()}" + (f"  {fields}" if fields else "")
         return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 

@@ -1,6 +1,9 @@
 """What /metrics shows. No label has more values than there are profiles, reasons, verbs or codes."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_created_metrics
+
+# A second series for each counter, telling when it began: nobody asks for it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

@@ -67,8 +67,8 @@ class NodeStream:
             slim: Whether to cut Nodes down; False only listens, and Kopf reads whole Nodes.
         """
         self._metrics, self._uptime, self.slim = metrics, uptime, slim
-        self._known: dict[str, bytes] = {}
-        self._listed: set[str] = set()
+        self._known: dict[str, tuple[int, bytes]] = {}
+        self._listed: set[str] | None = None
         self._vanished: list[bytes] = []
         self.last_byte: float | None = None
         self.last_attempt: float | None = None
@@ -92,33 +92,47 @@ class NodeStream:
         return response
 
     def note(self, view: NodeView) -> None:
-        """Remember ``view``, an answer to a write of ours, so that its echo is dropped."""
-        self._known[view.metadata.name] = _form(view)
+        """Remember ``view``, an answer to a write of ours, so that its echo is dropped.
+
+        An answer that is older than what the stream has brought is no echo to come, and would hide a change back
+        to it.
+        """
+        version, _ = self._known.get(view.metadata.name, (-1, b""))
+        if _version(view) > version:
+            self._remember(view)
+
+    def _remember(self, view: NodeView) -> None:
+        self._known[view.metadata.name] = (_version(view), _form(view))
 
     def slim_list(self, body: bytes, *, first_page: bool) -> bytes:
         """``body``, a page of a NodeList, with its items cut down; what is no list passes unchanged."""
         if not self.slim:
             return body
+        if first_page:
+            self._listed = set()
         try:
             page = _LISTS.decode(body)
             views = [decode_node(memoryview(item)) for item in page.items or ()]
             more = bool(msgspec.json.decode(page.metadata, type=_ListMetadata).token)
         except (msgspec.DecodeError, UnreadableNodeError):
+            # A list with a page that cannot be read proves nobody's absence.
+            self._listed = None
             return body
-        if first_page:
-            self._listed = set()
         for view in views:
-            self._listed.add(view.metadata.name)
-            self.note(view)
+            if self._listed is not None:
+                self._listed.add(view.metadata.name)
+            self._remember(view)
         if not more:
             self._find_vanished()
         page.items = [Raw(msgspec.json.encode(view)) for view in views]
         return msgspec.json.encode(page)
 
     def _find_vanished(self) -> None:
+        if self._listed is None:
+            return
         for name in self._known.keys() - self._listed:
-            gone = msgspec.json.decode(self._known.pop(name), type=NodeView)
-            self._vanished.append(_line("DELETED", gone))
+            _, form = self._known.pop(name)
+            self._vanished.append(_line("DELETED", msgspec.json.decode(form, type=NodeView)))
 
     def slim_line(self, line: bytes) -> tuple[bytes, str]:
         """One line of a watch, cut down and with its newline, and the resource version if it was dropped.
@@ -136,11 +150,11 @@ class NodeStream:
         name, form = view.metadata.name, _form(view)
         if event.type == "DELETED":
             self._known.pop(name, None)
-        elif self._known.get(name) == form:
+        elif self._known.get(name, (0, b""))[1] == form:
             self._metrics.stream_lines.labels("dropped").inc()
             return b"", view.metadata.resource_version or ""
         else:
-            self._known[name] = form
+            self._known[name] = (_version(view), form)
         self._metrics.stream_lines.labels("passed").inc()
         return _line(event.type, view), ""
 
@@ -181,20 +195,24 @@ class _SlimContent:
         async for chunk in self._content.iter_chunked(size):
             self._stream.heard()
             *lines, rest = (rest + chunk).split(b"\n")
-            out, skipped = [], ""
-            for line in lines:
-                if line:
-                    slim, dropped = self._stream.slim_line(line)
-                    out.append(slim)
-                    skipped = dropped or ("" if slim else skipped)
+            skipped = ""
+            # One by one, since a line counts as told when it is taken, and a reader may stop at any.
+            for line in filter(None, lines):
+                slim, dropped = self._stream.slim_line(line)
+                skipped = dropped or ("" if slim else skipped)
+                if slim:
+                    yield slim
             if skipped:
                 # Without it a reconnect would resume before the dropped lines, and Kopf's inactivity timeout
                 # would run although the stream is alive.
-                out.append(_bookmark(skipped))
-            if out:
-                yield b"".join(out)
+                yield _bookmark(skipped)
         if rest:
-            yield rest
+            yield self._stream.slim_line(rest)[0]
+
+
+def _version(view: NodeView) -> int:
+    version = view.metadata.resource_version or ""
+    return int(version) if version.isdigit() else 0
 
 
 def _form(view: NodeView) -> bytes:

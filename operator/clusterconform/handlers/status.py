@@ -8,7 +8,7 @@ from typing import Any, Final
 from clusterconform.contract.names import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
 from clusterconform.contract.request import APPLY_PATCH, Request
-from clusterconform.decisions.summary import Judged, node_counts, status_of
+from clusterconform.decisions.summary import STATUS_FIELDS, Judged, node_counts, status_of
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import ApiError, NotFoundError
@@ -19,6 +19,7 @@ from clusterconform.handlers.nodes import NodeReconciler
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 5.0
+# A drift is repaired within milliseconds: without the pause a status would say for five seconds what was.
 _PAUSE_SECONDS: Final = 0.5
 # A cold start over 5,000 nodes takes less; until then a status that still holds is left as it is.
 _QUIET_SECONDS: Final = 8.0
@@ -50,14 +51,14 @@ class StatusReporter:
         self._cache, self._cluster, self._clock, self._metrics = cache, cluster, clock, metrics
         self._complete, self._catalogue_changed = complete, catalogue_changed
         self._started = clock.uptime()
-        self._due: set[str] = set()
+        self._due: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._pruned: set[str] = set()
         self._wakeup = asyncio.Event()
 
     def due(self, name: str) -> None:
         """What is known of the nodes of profile ``name``, or the profile itself, has changed."""
-        self._due.add(name)
+        self._due.setdefault(name, self._clock.uptime())
         self._wakeup.set()
 
     async def run(self, nodes: NodeReconciler) -> None:
@@ -66,15 +67,16 @@ class StatusReporter:
             await self._wakeup.wait()
             self._wakeup.clear()
             ready = {name for name in self._due if self._wait(name) <= 0}
-            self._due -= ready
+            self._due = {name: since for name, since in self._due.items() if name not in ready}
             await self._report(ready, nodes)
             if self._due:
                 soonest = max(0.0, min(self._wait(name) for name in self._due))
                 asyncio.get_running_loop().call_later(soonest, self._wakeup.set)
 
     def _wait(self, name: str) -> float:
-        """Seconds until profile ``name`` may be written again."""
-        return self._written.get(name, -PERIOD_SECONDS) + PERIOD_SECONDS - self._clock.uptime()
+        """Seconds until profile ``name`` may be written: the period, and a moment for what is healed at once."""
+        earliest = max(self._written.get(name, -PERIOD_SECONDS) + PERIOD_SECONDS, self._due[name] + _PAUSE_SECONDS)
+        return earliest - self._clock.uptime()
 
     async def _report(self, names: set[str], nodes: NodeReconciler) -> None:
         judged: dict[str, list[Judged]] = {name: [] for name in names}
@@ -92,7 +94,6 @@ class StatusReporter:
                 continue
             if self._is_too_early(nodes, complete=complete):
                 self.due(name)
-                self._written[name] = self._clock.uptime() - PERIOD_SECONDS + _PAUSE_SECONDS
             else:
                 await self._write(profile_object, judged[name], complete=complete)
         self._count(nodes)
@@ -112,7 +113,7 @@ class StatusReporter:
         refusal = self._cache.catalogue.refusals.get(profile.name)
         now = self._clock.moment().wall
         status = status_of(profile, refusal, judged, complete=complete, now=now)
-        if all(profile.status.get(field) == value for field, value in status.items()):
+        if {field: profile.status[field] for field in STATUS_FIELDS if field in profile.status} == status:
             return
         self._written[profile.name] = self._clock.uptime()
         try:

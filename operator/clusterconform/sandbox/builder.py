@@ -190,7 +190,7 @@ class Builder:
         staging.mkdir(parents=True)
         command = [str(go), "build", "-v", *part.build_flags, "-o", str(staging / part.name), part.package]
         try:
-            self._compile(part, command, report)
+            self._compile(part, command, staging, report)
             if not (staging / part.name).is_file():
                 raise PartUnavailable(f"{part.name}: the build ended well but left no program.", part=part)
             shutil.rmtree(home, ignore_errors=True)
@@ -199,11 +199,14 @@ class Builder:
             shutil.rmtree(staging, ignore_errors=True)
         return home / part.name
 
-    def _compile(self, part: Part, command: list[str], report: Callable[[State, str], None]) -> None:
+    def _compile(
+        self, part: Part, command: list[str], staging: Path, report: Callable[[State, str], None]
+    ) -> None:
         process = self._launcher.launch(
             command,
             directory=part.module_directory,
-            environment=go_environment(),
+            # A build that is killed leaves its temporary files: let them go with the staging directory.
+            environment=go_environment() | {"GOTMPDIR": str(staging)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

@@ -6,6 +6,8 @@ port of their own: neither has a flag against it.
 """
 
 import json
+import re
+import shutil
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,9 +21,11 @@ from clusterconform.sandbox.waiting import wait_until
 _REGISTERED_SECONDS: Final = 60.0
 _VIRTUAL_KUBELETS: Final = "sandbox:virtual-kubelets"
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
-# Kubemark's imitation of a container runtime listens in such a file, whatever TMPDIR says, and leaves it.
+# Kubemark's imitation of a container runtime listens in such a file, whatever TMPDIR says, and leaves it; the
+# kubelet lives in such a directory, which its log names and nobody removes.
 _TEMPORARY: Final = Path("/tmp")  # noqa: S108 - kubemark's choice
 _RUNTIME_SOCKETS: Final = "kubelet_remote_*.sock"
+_ROOT_DIRECTORY: Final = re.compile(rf"Using ({_TEMPORARY}/hollow-kubelet\.\w+) as root dir")
 
 
 def start_hollow_kubelet(
@@ -57,14 +61,16 @@ def start_hollow_kubelet(
     room = plane.folder(f"kubelet-{name}")
     before = set(_TEMPORARY.glob(_RUNTIME_SOCKETS))
     kubelet = plane.programs.start(f"kubelet-{name}", command, environment={"TMPDIR": str(room)})
-    _await_registration(plane, kubelet, name)
-    left = set(_TEMPORARY.glob(_RUNTIME_SOCKETS)) - before
 
     def leave_nothing() -> None:
         kubelet.kill()
-        _remove_dead(left)
+        _remove_dead(set(_TEMPORARY.glob(_RUNTIME_SOCKETS)) - before)
+        for root in _ROOT_DIRECTORY.findall(kubelet.log.read_text(errors="replace")):
+            shutil.rmtree(root, ignore_errors=True)
 
+    # Before anything is waited for: the wait may be interrupted.
     plane.at_end(leave_nothing)
+    _await_registration(plane, kubelet, name)
     if annotations:
         plane.admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": dict(annotations)}})
     return kubelet

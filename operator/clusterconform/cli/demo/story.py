@@ -32,6 +32,7 @@ from clusterconform.sandbox.parts import (
     VIRTUAL_KUBELET,
     Part,
 )
+from clusterconform.sandbox.programs import Program
 from clusterconform.sandbox.waiting import wait_until
 
 # In the order in which they are needed: the operator can be watched at work long before the last is built.
@@ -96,6 +97,7 @@ class Demo:
         """Prepare; nothing is built or started yet."""
         self._wishes, self._screen, self._board, self._plane = wishes, screen, board, plane
         self._futures: Mapping[Part, Future[Path]] = {}
+        self._programs: list[Program] = []
         self._observer: Observer | None = None
         self._acting = False
         self._operator: Operator
@@ -130,24 +132,25 @@ class Demo:
         self._screen.heading("Three acts of drift, each a plain write as kubectl makes it; the operator heals.")
         outcomes = [(act, self._act(number, act)) for number, act in enumerate(played, start=1)]
         failure = shortfall(outcomes)
-        if failure:
-            self._screen.say(failure, style="red")
-        else:
+        if not failure:
             times = ", ".join(f"{outcome.milliseconds:.0f}" for _, outcome in outcomes)
             self._screen.heading(f"All {len(outcomes)} acts were healed, after {times} ms.")
+        elif not self._wishes.once:
+            self._screen.heading(failure)
         return failure
 
     def stay(self) -> None:
         """Tell what can be tried, and follow the operator's log until a signal ends it."""
         agent, virtual = self._population.agents[0]["metadata"]["name"], self._population.virtual_names[0]
         stay.tell(self._screen, self._kubectl, self._operator, agent=agent, virtual=virtual)
-        stay.follow(self._screen, self._operator, self._plane.programs.running)
+        stay.follow(self._screen, self._operator, self._programs)
 
     def _open_api(self) -> None:
         self._await(ETCD, KUBE_APISERVER)
         plane, screen = self._plane, self._screen
         with screen.doing("starting etcd and kube-apiserver, about 10 s"):
             plane.start()
+            self._programs += plane.programs.running
         screen.say(f"kube-apiserver answers at {plane.server}")
         self._kubectl = Kubectl.of(plane, self._wishes.kubeconfig)
         with screen.doing("applying the kind RuntimeProfile, the operator's rights and its fence"):
@@ -158,6 +161,7 @@ class Demo:
         plane, screen = self._plane, self._screen
         with screen.doing("starting the operator, about 5 s"):
             self._operator = start_operator(plane)
+            self._programs.append(self._operator.program)
             seeded = profiles.read_rows(plane.admin)
         screen.say(f"the operator runs as {ACCOUNT}, with --bound enforce")
         screen.say(f"it has seeded the profiles {', '.join(row.name for row in seeded)}")
@@ -173,11 +177,11 @@ class Demo:
         screen.say(f"{len(people.virtual)} virtual nodes are there, one of them without its taint")
         self._await(KUBE_CONTROLLER_MANAGER)
         with screen.doing("starting kube-controller-manager, about 5 s"):
-            plane.start_controller_manager()
+            self._programs.append(plane.start_controller_manager())
         screen.say("kube-controller-manager runs")
         self._await(KWOK)
         with screen.doing("starting kwok and creating agents"):
-            fleet.start_kwok()
+            self._programs.append(fleet.start_kwok())
             fleet.create_nodes(people.agents)
         screen.say(
             f"{len(people.agents)} agents are there, kept alive by kwok, {people.unlabelled} of them without "
@@ -185,13 +189,14 @@ class Demo:
         )
         self._await(KUBEMARK)
         with screen.doing("starting a real kubelet, about 5 s"):
-            fleet.start_hollow_kubelet(
+            kubelet = fleet.start_hollow_kubelet(
                 people.hollow, labels=people.hollow_labels, annotations=people.hollow_annotations
             )
+            self._programs.append(kubelet)
         screen.say(f"{people.hollow} is there: a real kubelet, without containers")
         self._await(VIRTUAL_KUBELET)
         with screen.doing("starting a stock virtual-kubelet, about 5 s"):
-            fleet.start_virtual_kubelet(STOCK_NODE)
+            self._programs.append(fleet.start_virtual_kubelet(STOCK_NODE))
             plane.admin.patch(
                 f"/api/v1/nodes/{STOCK_NODE}", {"metadata": {"labels": {BACKEND_LABEL: STOCK_BACKEND}}}
             )
@@ -201,13 +206,13 @@ class Demo:
         )
 
     def _settle(self) -> None:
-        people, plane = self._population, self._plane
+        people = self._population
         with self._screen.doing("waiting for all conditions (True after 10 s without drift), about 15 s"):
             wait_until(
                 self._settled,
                 what="the fleet conforms",
                 seconds=_SETTLED_SECONDS,
-                programs=plane.programs.running,
+                programs=self._programs,
                 pause=_PAUSE_SECONDS,
             )
         self._screen.say(
@@ -279,11 +284,10 @@ class Demo:
             ProgramEnded: a program of the sandbox has ended.
         """
         futures = [self._futures[part] for part in parts]
-        watched = self._plane.programs.running if self._plane.api_server else []
         with self._screen.doing(f"waiting for {' and '.join(part.name for part in parts)}"):
             while not all(_is_there(future) for future in futures):
                 wait(futures, timeout=_CHECK_SECONDS, return_when=FIRST_EXCEPTION)
-                for program in watched:
+                for program in self._programs:
                     program.check()
 
     def _scene(self) -> list[RenderableType]:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from clusterconform.contract.request import Request
 from clusterconform.contract.times import Moment
@@ -59,6 +60,7 @@ class Cluster:
         self._connection, self._metrics = connection, metrics
         self._clock, self._may_write = clock, may_write
         self._session = connection.session()
+        self._last_date = ""
         self.server_date: tuple[datetime, Moment] | None = None
         """The last Date header, and when it came: how far our clock is from the API server's."""
 
@@ -95,7 +97,8 @@ class Cluster:
         try:
             async with self._session.request(
                 request.method,
-                self._connection.server + request.path,
+                # Our paths are encoded; taking them apart again costs as much as the rest of the request.
+                URL(self._connection.server + request.path, encoded=True),
                 data=data,
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout),
@@ -111,8 +114,10 @@ class Cluster:
             raise UnreachableError(_words(error)) from error
 
     def _note_date(self, header: str) -> None:
-        # Whole seconds and one parse per request: cheap beside the request, and a clock that is off by less
-        # than a second is nobody's worry.
+        # Whole seconds, so each text is parsed once: a clock that is off by less is nobody's worry.
+        if header == self._last_date:
+            return
+        self._last_date = header
         try:
             date = parsedate_to_datetime(header)
         except ValueError:

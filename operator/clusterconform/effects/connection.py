@@ -8,6 +8,8 @@ code is what every user of the client already trusts.
 import asyncio
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
@@ -91,7 +93,9 @@ class Connection:
         configuration = self._configuration
         configuration.client_session_kwargs = {
             "middlewares": (self._authorize, *middlewares),
-            "proxy": configuration.proxy,
+            # Or aiohttp would look for ~/.netrc and a proxy in the environment, in two threads, at each request.
+            "trust_env": False,
+            "proxy": configuration.proxy or _proxy_of(self.server),
             "headers": {"User-Agent": package},
             "auto_decompress": True,
         }
@@ -114,6 +118,12 @@ class Connection:
         if self._configuration.tls_server_name:
             request.server_hostname = self._configuration.tls_server_name
         return await handler(request)
+
+
+def _proxy_of(server: str) -> str | None:
+    """The proxy that the environment names for ``server``, asked once for each session."""
+    parts = urlsplit(server)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def _one_line(error: BaseException) -> str:

@@ -43,8 +43,10 @@ log = logging.getLogger(__name__)
 
 _READ: Final = Request(method="GET", path=LEASE_PATH)
 
-# No request is answered within this time, and timers are no more exact.
+# Timers are no more exact than this.
 _INSTANT: Final = 0.001
+# With less time than this left, one more renewal would only blur why the ones before it failed.
+_TOO_LATE: Final = 0.1
 
 
 class LeadershipLostError(Exception):
@@ -129,7 +131,7 @@ class Elector:
             now = self._clock.uptime()
             await asyncio.sleep(min(self._tried_at + self._timings.retry, self._valid_until) - now)
             self._tried_at = self._clock.uptime()
-            if not self.valid_for(_INSTANT):
+            if not self.valid_for(_TOO_LATE):
                 raise self._lost(f"not renewed for {self._timings.deadline:g} s: {self.trouble or 'paused'}")
             try:
                 await self._renew(self._term)

@@ -216,9 +216,11 @@ def _version(view: NodeView) -> int:
 
 
 def _form(view: NodeView) -> bytes:
-    version, view.metadata.resource_version = view.metadata.resource_version, None
+    # Items of a list carry neither kind nor apiVersion, lines of a watch do.
+    version, kind, api_version = view.metadata.resource_version, view.kind, view.api_version
+    view.metadata.resource_version = view.kind = view.api_version = None
     form = msgspec.json.encode(view)
-    view.metadata.resource_version = version
+    view.metadata.resource_version, view.kind, view.api_version = version, kind, api_version
     return form
 
 

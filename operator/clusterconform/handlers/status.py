@@ -66,12 +66,16 @@ class StatusReporter:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
+            soonest = min((self._wait(name) for name in self._due), default=0.0)
+            if soonest > 0:
+                # Once for all that becomes due meanwhile: each node of a mass drift is news.
+                await asyncio.sleep(soonest)
             ready = {name for name in self._due if self._wait(name) <= 0}
             self._due = {name: since for name, since in self._due.items() if name not in ready}
-            await self._report(ready, nodes)
+            if ready:
+                await self._report(ready, nodes)
             if self._due:
-                soonest = max(0.0, min(self._wait(name) for name in self._due))
-                asyncio.get_running_loop().call_later(soonest, self._wakeup.set)
+                self._wakeup.set()
 
     def _wait(self, name: str) -> float:
         """Seconds until profile ``name`` may be written: the period, and a moment for what is healed at once."""
@@ -95,6 +99,8 @@ class StatusReporter:
             if self._is_too_early(nodes, complete=complete):
                 self.due(name)
             else:
+                # Also where nothing turns out to be written: working it out costs a look at each node.
+                self._written[name] = self._clock.uptime()
                 await self._write(profile_object, judged[name], complete=complete)
         self._count(nodes)
 
@@ -115,7 +121,6 @@ class StatusReporter:
         status = status_of(profile, refusal, judged, complete=complete, now=now)
         if {field: profile.status[field] for field in STATUS_FIELDS if field in profile.status} == status:
             return
-        self._written[profile.name] = self._clock.uptime()
         try:
             answer = decoded(await self._cluster.send(_request(profile, status)))
             stored = read_profile(answer if isinstance(answer, dict) else {})

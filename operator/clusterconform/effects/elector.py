@@ -22,8 +22,6 @@ import secrets
 import socket
 from typing import Final, NoReturn
 
-import msgspec
-
 from clusterconform.contract.lease import (
     LEASE_PATH,
     LeaseRecord,
@@ -35,8 +33,7 @@ from clusterconform.contract.lease import (
 )
 from clusterconform.contract.request import Request
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.cluster import Cluster
-from clusterconform.effects.connection import ConnectionConfigError
+from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 
 log = logging.getLogger(__name__)
@@ -241,10 +238,10 @@ class Elector:
             # A second limit, since one request can be two: after a 401 the credentials are read again.
             async with asyncio.timeout(seconds):
                 answer = await self._cluster.send(request, timeout=seconds)
-            return read_lease(msgspec.json.decode(answer))
+            return read_lease(decoded(answer))
         except TimeoutError as error:
             raise UnreachableError(f"no answer within {seconds:.1f} s") from error
-        except (ConnectionConfigError, msgspec.DecodeError, UnreadableLeaseError) as error:
+        except UnreadableLeaseError as error:
             raise UnreachableError(str(error)) from error
 
     def _well(self) -> None:

@@ -82,7 +82,12 @@ class _Operator:
     ) -> None:
         self.settings, self.connection, self.cluster, self.clock = settings, connection, cluster, clock
         self.cache = Cache()
-        self.stream = NodeStream(metrics, clock.uptime, slim=settings.slim_stream)
+        self.stream = NodeStream(
+            metrics,
+            clock.uptime,
+            slim=settings.slim_stream,
+            observe=watching.taker_of(self.cache, self._node_due),
+        )
         self.events = EventRecorder(cluster, clock, metrics, socket.gethostname())
         self.resync = Resync(
             cache=self.cache,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
-from clusterconform.contract.facts import UnreadableNodeError, read_node, view_node
+from clusterconform.contract.facts import NodeView, UnreadableNodeError, read_node, view_node
 from clusterconform.contract.names import GROUP, PLURAL, VERSION
 from clusterconform.contract.profile import Refusal, read_profile
 from clusterconform.effects.connection import Connection
@@ -63,16 +63,14 @@ def registry_of(
     async def connect(**_: Any) -> Any:
         return await login()
 
+    take = taker_of(cache, node_due)
+
     @kopf.on.event("", "v1", "nodes", registry=registry)
     async def node_event(event: Any, **_: Any) -> None:
         try:
-            node = read_node(view_node(event["object"]))
+            take(event["type"], view_node(event["object"]))
         except UnreadableNodeError:
             log.exception("a watch brought what is no node")
-            return
-        news = cache.forget(node.name, node.uid) if event["type"] == _DELETED else cache.observe(node)
-        if news:
-            node_due(node.name)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def profile_event(event: Any, **_: Any) -> None:
@@ -90,6 +88,17 @@ def registry_of(
         profile_due(profile.name)
 
     return registry
+
+
+def taker_of(cache: Cache, node_due: Callable[[str], None]) -> Callable[[str, NodeView], None]:
+    """Takes a Node of an event into ``cache``; whoever brings it, Kopf or the node stream."""
+
+    def take(kind: str, view: NodeView) -> None:
+        node = read_node(view)
+        if cache.forget(node.name, node.uid) if kind == _DELETED else cache.observe(node):
+            node_due(node.name)
+
+    return take
 
 
 def settings() -> kopf.OperatorSettings:

@@ -26,7 +26,7 @@ test: $(READY) lint ## The short suite
 	@$(BIN)/python -m pytest -m "not long"
 
 test-long: $(READY) lint ## The long suite too
-	@$(BIN)/python -m pytest --timeout 1800
+	@$(BIN)/python -m pytest --timeout 1800 --hypothesis-profile=long
 
 lint: $(READY) ## Style, types and layers
 	@$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """The contract's collector (§3.2 to §3.6), line by line and by itself: nothing of ours is used here.
 
-Two things differ from the reference, both on purpose: a 404 on the second read and a lost precondition go on
-to the next node (§8.2 D7), and the breaker compares integers (§8.3).
+Three things differ from the reference, all on purpose: a 404 on the second read and a lost precondition go on
+to the next node (§8.2 D7), a node whose deletion is under way does not count (D26), and the breaker compares
+integers (§8.3).
 """
 
 from collections.abc import Callable, Iterable
@@ -64,6 +65,8 @@ def own(node: Json) -> bool:
 def eligible(node: Json, limits: Limits) -> bool:
     """§3.2: who may be deleted at all."""
     labels = node["metadata"].get("labels") or {}
+    if node["metadata"].get("deletionTimestamp") is not None:  # D26
+        return False
     if limits.self_host and label(node, "outpost.dhnt.io/host") == limits.self_host:
         return False
     return (

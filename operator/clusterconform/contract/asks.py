@@ -70,11 +70,11 @@ class DeleteNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TestFence:
+class AskFence:
     """Asks whether the admission policy refuses what it must; answered by a bool."""
 
 
-Ask = ReadClock | ReadLedger | SwapLedger | ReadNode | ReadNodeLease | DeleteNode | TestFence
+Ask = ReadClock | ReadLedger | SwapLedger | ReadNode | ReadNodeLease | DeleteNode | AskFence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from clusterconform.contract.names import (
     MARKS_ANNOTATION,
     NODE_ARGS_ANNOTATION,
     PROVIDER_TAINT_KEY,
+    RUNTIME_LABEL,
     TYPE_LABEL,
     VIRTUAL_KUBELET_ANNOTATION_PREFIX,
     VIRTUAL_KUBELET_TYPE,
@@ -260,7 +261,8 @@ def _is_kept_annotation(key: str) -> bool:
 
 def _looks_virtual(view: NodeView) -> bool:
     annotations = view.metadata.annotations or {}
-    return (
+    # A node that claims to be an agent is judged by its words, so that the breaker still counts it.
+    return (view.metadata.labels or {}).get(RUNTIME_LABEL) != "agent" and (
         (view.metadata.labels or {}).get(TYPE_LABEL) == VIRTUAL_KUBELET_TYPE
         or any(key.startswith(VIRTUAL_KUBELET_ANNOTATION_PREFIX) for key in annotations)
         or any(

@@ -51,7 +51,8 @@ class ReapingMemory:
     """
 
     last: Moment | None = None
-    deletions: tuple[datetime, ...] = ()
+    deletions: tuple[float, ...] = ()
+    doubt: Reason | None = None
     refusal: tuple[str, str] | None = None
     rejected: Mapping[str, float] = field(default_factory=dict)
 

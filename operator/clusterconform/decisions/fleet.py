@@ -19,7 +19,7 @@ node (``outpost.dhnt.io/approve-reap``): that overrides 4, 8 after a mass-stale,
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -124,6 +124,7 @@ class Admission:
     until: datetime | None = None
     allowed: int = 0
     admitted: tuple[Candidate, ...] = ()
+    others: Reason | None = None
 
 
 def survey(nodes: Iterable[tuple[NodeFacts, NodeVerdict]], agents: Agents, now: datetime) -> Survey:
@@ -168,12 +169,12 @@ def admit(fleet: Survey, policy: NodeGC, seen: Circumstances) -> Admission:
             return refusal
     left = policy.max_deletes - seen.spent_in_window
     admitted = fleet.candidates
-    if any(
-        guard(fleet, policy, seen) is not None for guard in (_mass_stale, _trust, _daily)
-    ):  # refused, but for the approved one
-        admitted = _approved(fleet, seen)
-    else:
-        left = min(left, _allowed_today(fleet, policy, seen))
+    refusals = [
+        found for guard in (_mass_stale, _trust, _daily) if (found := guard(fleet, policy, seen)) is not None
+    ]
+    if refusals:  # but for the approved one
+        return Admission(refused=None, allowed=left, admitted=_approved(fleet, seen), others=refusals[0].refused)
+    left = min(left, _allowed_today(fleet, policy, seen))
     return Admission(refused=None, allowed=left, admitted=admitted)
 
 
@@ -283,13 +284,3 @@ def _is_overridden(refusal: Admission, fleet: Survey, seen: Circumstances) -> bo
         refusal.refused is Reason.UNTRUSTED and seen.trust.cause is Reason.MASS_STALE
     )
     return overridable and bool(_approved(fleet, seen))
-
-
-def held(fleet: Survey, admission: Admission, tried: Sequence[str]) -> list[tuple[str, Reason, datetime | None]]:
-    """The candidates that were not tried, with the reason and when it may change."""
-    reason = admission.refused or Reason.BUDGET_SPENT
-    return [
-        (candidate.name, reason, admission.until)
-        for candidate in fleet.candidates
-        if candidate.name not in set(tried)
-    ]

@@ -27,6 +27,7 @@ SIZE: Final = 256 * 1024
 
 DAY: Final = timedelta(hours=24)
 _FOLD_ABOVE: Final = SIZE // 2
+_LONGEST_DELETE: Final = timedelta(minutes=1)
 
 
 class LedgerEvent(StrEnum):
@@ -40,6 +41,7 @@ class LedgerEvent(StrEnum):
     REJECTED = "rejected"
     SKIPPED = "skipped"
     FOLDED = "folded"
+    NOTED = "noted"
 
 
 class LedgerLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,21 +89,41 @@ def malformed(entries: Iterable[Entry]) -> int:
 
 def spent_since(entries: Sequence[Entry], cutoff: datetime) -> int:
     """Deletions that count after ``cutoff``: made, intended without an answer, or unreadable (rules 2-4)."""
-    outcome: dict[tuple[str, str], tuple[datetime, bool]] = {}
-    unreadable = 0
-    for entry in entries:
+    intended: dict[tuple[str, str] | int, list[datetime]] = {}
+    deleted: dict[tuple[str, str] | int, datetime] = {}
+    for index, entry in enumerate(entries):
         if entry.line is None or entry.at is None:
-            unreadable += 1
             continue
-        if entry.at <= cutoff:
-            # Lines are in order of time, so what stands before this one lies before the window as well.
-            unreadable = 0
-        key = (entry.line.node, entry.line.uid)
-        if entry.line.event in {LedgerEvent.INTENDED, LedgerEvent.DELETED}:
-            outcome[key] = (entry.at, True)
-        elif entry.line.event in {LedgerEvent.REJECTED, LedgerEvent.SKIPPED}:
-            outcome[key] = (entry.at, False)
-    return unreadable + sum(spent and at > cutoff for at, spent in outcome.values())
+        # Without a uid two lines may tell of two lives.
+        key = (entry.line.node, entry.line.uid) if entry.line.uid else index
+        waiting = intended.setdefault(key, [])
+        if entry.line.event == LedgerEvent.INTENDED:
+            waiting.append(entry.at)
+        elif entry.line.event == LedgerEvent.DELETED:
+            deleted[key] = max(entry.at, deleted.get(key, entry.at))
+        elif entry.line.event in {LedgerEvent.REJECTED, LedgerEvent.SKIPPED} and waiting:
+            waiting.pop()
+    spent = {key for key, at in deleted.items() if at > cutoff}
+    # What nobody answered may have been done as late as a request can take.
+    spent |= {
+        key for key, at in intended.items() if key not in deleted and at and max(at) + _LONGEST_DELETE > cutoff
+    }
+    return len(spent) + len(_unbounded(entries, cutoff))
+
+
+def _unbounded(entries: Sequence[Entry], cutoff: datetime) -> set[int]:
+    """The malformed lines that may lie after ``cutoff``: no later good line is older, or an earlier one is not."""
+    found: set[int] = set()
+    pending: set[int] = set()
+    recent = False
+    for index, entry in enumerate(entries):
+        if entry.at is None:
+            (found if recent else pending).add(index)
+        elif entry.at > cutoff:
+            recent = True
+        else:
+            pending.clear()
+    return found | pending
 
 
 def unanswered(entries: Iterable[Entry]) -> list[LedgerLine]:
@@ -116,6 +138,11 @@ def unanswered(entries: Iterable[Entry]) -> list[LedgerLine]:
         elif entry.line.event in {LedgerEvent.DELETED, LedgerEvent.REJECTED, LedgerEvent.SKIPPED}:
             open_lines.pop(key, None)
     return list(open_lines.values())
+
+
+def size_of(text: str) -> int:
+    """Bytes of ``text``; half a character, which only a file can hold, counts too."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def append(text: str, lines: Iterable[LedgerLine]) -> str:
@@ -139,25 +166,24 @@ def line_at(at: datetime, event: LedgerEvent, **fields: Any) -> LedgerLine:
 def fold(text: str, keep_after: datetime) -> str:
     """``text`` with everything before ``keep_after`` folded into one line a month (rule 5).
 
-    Unsettled intentions are kept whatever their age, and so are malformed lines that may lie later.
+    Malformed lines that may lie later are kept.
     """
-    if len(text.encode()) <= _FOLD_ABOVE:
+    if size_of(text) <= _FOLD_ABOVE:
         return text
     entries = read_ledger(text)
-    needed = {(line.node, line.uid) for line in unanswered(entries)}
-    last_old = max(
-        (index for index, entry in enumerate(entries) if entry.at is not None and entry.at <= keep_after),
-        default=-1,
-    )
+    needed = _unbounded(entries, keep_after)
     counts: dict[str, int] = {}
     kept: list[str] = []
     for index, entry in enumerate(entries):
-        line = entry.line
-        if index > last_old or (line is not None and (line.node, line.uid) in needed):
+        if index in needed or (entry.at is not None and entry.at + _LONGEST_DELETE > keep_after):
             kept.append(entry.text)
-        elif line is not None and entry.at is not None:
-            month = entry.at.strftime("%Y-%m-01T00:00:00Z")
-            folded = line.scope if line.event == LedgerEvent.FOLDED else int(line.event == LedgerEvent.DELETED)
+        elif entry.line is not None and entry.at is not None:
+            month = f"{entry.at.year:04}-{entry.at.month:02}-01T00:00:00Z"
+            folded = (
+                entry.line.scope
+                if entry.line.event == LedgerEvent.FOLDED
+                else int(entry.line.event == LedgerEvent.DELETED)
+            )
             counts[month] = counts.get(month, 0) + folded
     folds = [
         write_line(
@@ -173,7 +199,7 @@ def fold(text: str, keep_after: datetime) -> str:
 def _read_line(text: str) -> Entry:
     try:
         line = msgspec.json.decode(text, type=LedgerLine)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Entry(at=None, line=None, text=text)
     at = parse_time(line.at)
     if at is None:

@@ -122,6 +122,8 @@ def _condition(
     left = None if memory.drift_since is None else _left(memory.drift_since, conditions.DRIFT_SECONDS, now)
     if left is None:
         return conditions.failing(node, words.findings, now), None
+    if words.blocked and memory.rejected is not None:
+        return conditions.failing(node, words.findings, now), left
     if words.blocked:
         # A drift that is being repaired is left out: naming it would cost a second write after the repair.
         return conditions.failing(node, [*words.blocked, *words.advice], now), left

@@ -20,6 +20,7 @@ from typing import Any, Final
 from clusterconform.contract.asks import (
     Answer,
     Ask,
+    AskFence,
     DeleteNode,
     Failed,
     LedgerText,
@@ -28,13 +29,12 @@ from clusterconform.contract.asks import (
     ReadNode,
     ReadNodeLease,
     SwapLedger,
-    TestFence,
     Trouble,
 )
 from clusterconform.contract.reaping import Fleet, Held, Mode, ReapingMemory
 from clusterconform.contract.settings import NodeGC
 from clusterconform.contract.times import Moment
-from clusterconform.contract.verdicts import Reason
+from clusterconform.contract.verdicts import AGENT_EVIDENCE, Reason
 from clusterconform.contract.witness import FreshNode, LeaseFacts
 from clusterconform.decisions import trust as trusting
 from clusterconform.decisions.fleet import (
@@ -46,6 +46,7 @@ from clusterconform.decisions.fleet import (
     is_mass_stale,
     survey,
 )
+from clusterconform.decisions.identity import evidence_of
 from clusterconform.decisions.ledger import (
     DAY,
     SIZE,
@@ -54,7 +55,9 @@ from clusterconform.decisions.ledger import (
     append,
     fold,
     line_at,
+    malformed,
     read_ledger,
+    size_of,
     spent_since,
 )
 from clusterconform.decisions.staleness import Outcome, Staleness, confirm, judge, undetermined
@@ -113,6 +116,10 @@ class _Pass:
         self.policy = fleet.agents.policy
         self.text, self.trust = "", trusting.Trust()
         self.lines: list[LedgerLine] = []
+        self.pending: list[LedgerLine] = []
+        self.doubt = memory.doubt
+        self.tried: set[str] = set()
+        self.young = False
         self.deleted: list[str] = []
         self.held: dict[str, Held] = {}
         self.error: str | None = None
@@ -128,7 +135,7 @@ class _Pass:
         found = survey(self.fleet.nodes, self.fleet.agents, moment.wall)
         fenced = None
         if self.policy.require_fence and found.candidates and self.fleet.mode is Mode.LIVE:
-            fenced = yield TestFence()
+            fenced = yield AskFence()
         seen = self._circumstances(moment, jumped=jumped, created=created, fenced=fenced)
         self._weigh_trust(found, seen)
         seen = replace(seen, trust=self.trust)
@@ -142,6 +149,9 @@ class _Pass:
                 yield from self._try_all(admission)
             self._hold_the_rest(found, admission)
         yield from self._settle()
+        self.memory = replace(self.memory, doubt=self.doubt)
+        if self.pending:
+            self.memory = replace(self.memory, refusal=None)  # not written, so it is to be said again
         return PassReport(
             refused=admission.refused,
             message=admission.message,
@@ -150,7 +160,9 @@ class _Pass:
             held=tuple(self.held[candidate.name] for candidate in found.candidates if candidate.name in self.held),
             survey=found,
             lines=tuple(self.lines),
-            budget_left=max(0, self.policy.max_deletes - self._spent(seen.now)),
+            budget_left=0
+            if self.young or not self.readable
+            else max(0, self.policy.max_deletes - self._spent(moment)),
             trust=self.trust,
             memory=self.memory,
         )
@@ -171,14 +183,16 @@ class _Pass:
             return None
         ledger: LedgerText = answer
         self.text, self.trust = ledger.text, trusting.read_trust(ledger.trust)
+        if self.doubt is not None:
+            self.trust = trusting.doubted(self.doubt)
         return ledger.created_at
 
     def _circumstances(
         self, moment: Moment, *, jumped: bool, created: datetime | None, fenced: bool | None
     ) -> Circumstances:
-        young = created is not None and moment.wall - created < window_of(self.policy)
+        self.young = created is not None and moment.wall - created < window_of(self.policy)
         # A ledger younger than one window counts as spent: deleting it must not refill the budget.
-        spent = self.policy.max_deletes if young else self._spent(moment.wall)
+        spent = self.policy.max_deletes if self.young else self._spent(moment)
         return Circumstances(
             now=moment.wall,
             uptime=moment.uptime,
@@ -192,20 +206,26 @@ class _Pass:
             approved=self.fleet.approved,
         )
 
-    def _spent(self, now: datetime) -> int:
-        cutoff = now - window_of(self.policy)
-        remembered = sum(at > cutoff for at in self.memory.deletions)
-        return max(remembered, spent_since(read_ledger(self.text), cutoff))
+    def _spent(self, now: Moment) -> int:
+        window = window_of(self.policy)
+        # Our own are counted on the monotonic clock, which does not jump.
+        remembered = sum(now.uptime - at < window.total_seconds() for at in self.memory.deletions)
+        return max(remembered, spent_since(read_ledger(self.text), now.wall - window))
 
     def _weigh_trust(self, found: Survey, seen: Circumstances) -> None:
-        if seen.jumped or found.future:
-            self.trust = trusting.doubted(Reason.CLOCK_SKEW)
-        elif is_mass_stale(found, self.policy, seen):
+        if seen.jumped or (found.future and seen.complete):
+            self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW))
+        elif seen.complete and is_mass_stale(found, self.policy, seen):
             # A clock that was doubted stays the graver cause: no approval overrides it.
             clock = self.trust.cause is Reason.CLOCK_SKEW and not self.trust.is_earned(self.policy.grace.seconds)
-            self.trust = trusting.doubted(Reason.CLOCK_SKEW if clock else Reason.MASS_STALE)
+            self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW if clock else Reason.MASS_STALE))
         else:
             self.trust = trusting.earned(self.trust, self.fleet.trusted_seconds)
+
+    def _doubt(self, cause: Reason) -> Reason:
+        """Remember ``cause`` until it is written down."""
+        self.doubt = cause
+        return cause
 
     def _note_refusal(self, admission: Admission, found: Survey, now: datetime) -> None:
         """The contract's two refusals go into the ledger, each once until it changes or a pass goes well."""
@@ -231,6 +251,7 @@ class _Pass:
 
     def _try(self, candidate: Candidate) -> Generator[Ask, Answer, None]:
         name = candidate.name
+        self.tried.add(name)
         fresh = yield ReadNode(name)
         if isinstance(fresh, Failed):
             if fresh.trouble is not Trouble.GONE:
@@ -252,11 +273,20 @@ class _Pass:
         if self.fleet.mode is Mode.DRY_RUN:
             self._rehearse(name, candidate.uid, moment, about)
             return
+        if self._spent(moment) >= self.policy.max_deletes:
+            # The clock was set back since the guards were asked.
+            self.held[name] = Held(name=name, reason=Reason.BUDGET_SPENT)
+            return
         yield from self._delete(node, moment, about)
 
     def _judge_fresh(self, node: FreshNode, moment: Moment) -> Generator[Ask, Answer, Staleness]:
         agents = self.fleet.agents
-        verdict = next(verdict for listed, verdict in self.fleet.nodes if listed.name == node.facts.name)
+        verdicts = {listed.name: verdict for listed, verdict in self.fleet.nodes}
+        verdict = verdicts.get(node.facts.name)
+        if verdict is None:
+            return undetermined(Reason.NOT_AN_AGENT, "the answer is about another node")
+        if evidence_of(node.facts, ()) - AGENT_EVIDENCE:
+            return undetermined(Reason.IDENTITY_CONFLICT, "its evidence contradicts its labels")
         answer = judge(node.facts, verdict, agents, moment.wall)
         if answer.outcome is not Outcome.STALE or not self.policy.lease_witness:
             return (
@@ -293,7 +323,7 @@ class _Pass:
         now: Moment = yield ReadClock()
         if answer is None:
             self.deleted.append(name)
-            self.memory = replace(self.memory, deletions=(*self.memory.deletions, now.wall))
+            self.memory = replace(self.memory, deletions=(*self.memory.deletions, now.uptime))
             self._write(line_at(now.wall, LedgerEvent.DELETED, **about))
         else:
             failed: Failed = answer
@@ -316,28 +346,22 @@ class _Pass:
             self.error = f"deleting node {name}: {about['detail']}"
 
     def _hold_the_rest(self, found: Survey, admission: Admission) -> None:
-        reason = admission.refused or (Reason.BUDGET_SPENT if self.error is None else Reason.ENDED_EARLY)
         admitted = {candidate.name for candidate in admission.admitted}
         for candidate in found.candidates:
             name = candidate.name
-            if (
-                name in self.deleted
-                or name in self.held
-                or (self.error is None and self._was_tried(name, admitted))
-            ):
+            if name in self.deleted or name in self.held or (self.error is None and name in self.tried):
                 continue
+            reason = Reason.BUDGET_SPENT if self.error is None else Reason.ENDED_EARLY
+            reason = admission.refused or (reason if name in admitted else admission.others or reason)
             self.held[name] = Held(name=name, reason=reason, until=admission.until)
 
-    def _was_tried(self, name: str, admitted: set[str]) -> bool:
-        return name in admitted and len(self.deleted) < self.policy.max_deletes
-
     def _write(self, line: LedgerLine) -> None:
-        self.lines.append(line)
+        self.pending.append(line)
         self.text = append(self.text, [line])
 
     def _swap(self, now: datetime) -> Generator[Ask, Answer, bool]:
         text = fold(self.text, now - max(window_of(self.policy), DAY))
-        if len(text.encode()) > SIZE:
+        if size_of(text) > SIZE:
             self.error = "the ledger is full"
             return False
         self.text = text
@@ -345,11 +369,18 @@ class _Pass:
         if isinstance(answer, Failed):
             self.error = f"ledger: {answer.message or answer.trouble}"
             return False
+        self.lines += self.pending
+        self.pending, self.doubt = [], None
         return True
 
     def _settle(self) -> Generator[Ask, Answer, None]:
         """Persist trust and refusals once at the end; a failure is said, and undoes nothing."""
         if self.readable and self.error is None:
+            entries = read_ledger(self.text)
+            if entries and entries[-1].line is None:
+                # A good line behind the rubbish tells that it lies no later.
+                detail = f"{malformed(entries)} lines cannot be read"
+                self._write(line_at(self.began.wall, LedgerEvent.NOTED, detail=detail))
             yield from self._swap(self.began.wall)
 
 

@@ -142,7 +142,10 @@ def undetermined(reason: Reason, message: str) -> Staleness:
 
 
 def _live(reason: Reason, message: str, at: datetime | None, agents: Agents) -> Staleness:
-    until = at + agents.grace if at is not None else None
+    try:
+        until = at + agents.grace if at is not None else None
+    except OverflowError:  # a kubelet may say that it is the year 9999
+        until = None
     return Staleness(outcome=Outcome.LIVE, reason=reason, message=message, until=until)
 
 

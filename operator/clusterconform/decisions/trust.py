@@ -7,7 +7,6 @@ ledger; a restart neither forgives nor resets it, nor does the refusal that it c
 trusted, since ``minUptime`` covers it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -32,6 +31,11 @@ class Trust:
         return self.cause is None or self.seconds >= grace_seconds
 
 
+class _Stored(msgspec.Struct):
+    seconds: float
+    cause: str | None = None
+
+
 def earned(trust: Trust, seconds: float) -> Trust:
     """``trust`` after ``seconds`` without a cause."""
     return replace(trust, seconds=trust.seconds + max(0.0, seconds))
@@ -47,12 +51,10 @@ def read_trust(text: str | None) -> Trust:
     if not text:
         return Trust()
     try:
-        value = msgspec.json.decode(text)
-        if not isinstance(value, Mapping):
-            return doubted(Reason.LEDGER_UNREADABLE)
-        seconds, cause = float(value["seconds"]), value.get("cause")
-        return Trust(seconds=max(0.0, seconds), cause=Reason(cause) if cause else None)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        stored = msgspec.json.decode(text, type=_Stored)
+        cause = None if stored.cause is None else Reason(stored.cause)
+        return Trust(seconds=max(0.0, stored.seconds), cause=cause)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return doubted(Reason.LEDGER_UNREADABLE)
 
 

@@ -1,0 +1,104 @@
+"""A fleet at rest, as manifests, and the requests that disturb and repair it.
+
+Half of the nodes are agents, the others virtual nodes of the three backends. All carry what their profile
+wants, our condition, and our annotation as after an earlier repair, so that each drift of the runtime label
+costs exactly one patch of the same size, whoever repairs it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from bench.client import Call
+from clusterconform.contract.facts import NodeFacts, decode_node_list, read_node, view_node
+from clusterconform.contract.matrix import MATRIX
+from clusterconform.contract.memory import NodeMemory
+from clusterconform.contract.names import BACKEND_LABEL, MARKS_ANNOTATION, RUNTIME_LABEL
+from clusterconform.contract.plan import RUNTIME_MARK
+from clusterconform.contract.profile import manifest_of, read_profile
+from clusterconform.contract.request import JSON, Request
+from clusterconform.contract.times import Moment
+from clusterconform.contract.verdicts import Catalogue
+from clusterconform.decisions.gate import accept
+from clusterconform.decisions.planning import decide
+from clusterconform.decisions.requests import condition_request, marks_request
+from clusterconform.sandbox.nodes import agent_node, virtual_node
+
+VIRTUAL_BACKENDS: Final = ("vk-podman", "vk-native", "vk-ollama")
+NODES: Final = "/api/v1/nodes"
+_LONG_CLEAN: Final = NodeMemory(clean_since=-3600.0)
+
+
+def catalogue() -> Catalogue:
+    """The built-in profiles, judged."""
+    return accept([read_profile(manifest_of(row)) for row in MATRIX.values()])
+
+
+def manifests(count: int, *, now: datetime) -> list[dict[str, Any]]:
+    """Describe ``count`` nodes that conform and say so."""
+    profiles, moment = catalogue(), Moment(wall=now, uptime=0.0)
+    return [_at_rest(_node(index, now), profiles, moment) for index in range(count)]
+
+
+def _node(index: int, now: datetime) -> dict[str, Any]:
+    host = f"host{index // 2:05d}"
+    if index % 2 == 0:
+        return agent_node(host, index=index // 2, now=now)
+    return virtual_node(host, VIRTUAL_BACKENDS[index // 2 % len(VIRTUAL_BACKENDS)], now=now)
+
+
+def _at_rest(manifest: dict[str, Any], profiles: Catalogue, moment: Moment) -> dict[str, Any]:
+    manifest["metadata"]["annotations"][MARKS_ANNOTATION] = RUNTIME_MARK
+    node = read_node(view_node(manifest))
+    decision = decide(node, profiles, _LONG_CLEAN, moment)
+    if decision.plan.marks is not None or decision.plan.condition is None:
+        raise ValueError(f"node {node.name} was to conform, but {decision.verdict.findings}")
+    entry = condition_request(node, decision.plan.condition).body["status"]["conditions"][0]
+    manifest["status"]["conditions"].append(entry)
+    return manifest
+
+
+def right_labels(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """By node, the value that its runtime label should have."""
+    return {
+        node["metadata"]["name"]: "agent" if node["metadata"]["labels"][BACKEND_LABEL] == "k3s" else "virtual"
+        for node in nodes
+    }
+
+
+def creations(nodes: Iterable[Mapping[str, Any]]) -> list[Call]:
+    """The requests that create ``nodes``."""
+    return [Call("POST", NODES, JSON, msgspec.json.encode(node)) for node in nodes]
+
+
+def drifts(names: Iterable[str], value: str) -> list[Call]:
+    """The requests that make the runtime label of the nodes ``value``."""
+    body = msgspec.json.encode({"metadata": {"labels": {RUNTIME_LABEL: value}}})
+    return [Call("PATCH", f"{NODES}/{name}", "application/merge-patch+json", body) for name in names]
+
+
+def heartbeats(names: Iterable[str]) -> list[Call]:
+    """The requests that move nothing but the heartbeat time of Ready, to the time of sending."""
+    beat = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "$NOW"}]}}
+    kind, body = "application/strategic-merge-patch+json", msgspec.json.encode(beat)
+    return [Call("PATCH", f"{NODES}/{name}/status", kind, body) for name in names]
+
+
+def repairs(node_list: bytes, *, now: datetime) -> list[Call]:
+    """The operator's own requests for a list of drifted nodes, by its own decisions, ready to be sent."""
+    profiles, moment = catalogue(), Moment(wall=now, uptime=0.0)
+    views, _ = decode_node_list(node_list)
+    return [_repair(read_node(view), profiles, moment) for view in views]
+
+
+def _repair(node: NodeFacts, profiles: Catalogue, moment: Moment) -> Call:
+    plan = decide(node, profiles, NodeMemory(), moment).plan
+    if plan.marks is None or plan.condition is not None:
+        raise ValueError(f"node {node.name} was to need one patch, but the plan is {plan}")
+    return _call(marks_request(node, plan.marks))
+
+
+def _call(request: Request) -> Call:
+    return Call(request.method, request.path, request.content_type, msgspec.json.encode(request.body))

@@ -1,0 +1,15 @@
+"""The operator of the textbook: Kopf's handlers for creation, change and resumption. For comparison."""
+
+from typing import Any
+
+import kopf
+
+
+@kopf.on.create("nodes")
+@kopf.on.update("nodes")
+@kopf.on.resume("nodes")
+async def keep_the_label(labels: kopf.Labels, patch: kopf.Patch, **_: Any) -> None:
+    """Put the runtime label right."""
+    wanted = "agent" if labels.get("outpost.dhnt.io/backend") == "k3s" else "virtual"
+    if labels.get("outpost.dhnt.io/runtime") != wanted:
+        patch.metadata.labels["outpost.dhnt.io/runtime"] = wanted

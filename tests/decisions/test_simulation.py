@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from builders import TAINT, VIRTUAL_SPEC, agent, at, bare, catalogue, conformant, facts, manifest, marks, virtual
-from jsonpatch import JsonPatchException
 from server import FakeServer
 
 from clusterconform.contract.matrix import MATRIX
@@ -13,7 +12,7 @@ from clusterconform.contract.plan import PROVIDER_TAINT_MARK
 from clusterconform.contract.request import APPLY_PATCH, JSON_PATCH
 from clusterconform.decisions.planning import decide
 from clusterconform.decisions.requests import requests_of
-from clusterconform.decisions.simulation import UnusableWorldError, apply, read_world, simulate
+from clusterconform.decisions.simulation import LostTestError, UnusableWorldError, apply, read_world, simulate
 
 Json = dict[str, Any]
 
@@ -214,7 +213,7 @@ def test_a_request_for_a_node_that_has_changed_since_is_lost_and_no_success() ->
     raw = virtual(labels={RUNTIME_LABEL: "old"})
     plan = decide(facts(raw), catalogue(), EMPTY, at(0)).plan
     (request,) = requests_of(facts(raw), plan)
-    with pytest.raises(JsonPatchException):
+    with pytest.raises(LostTestError):
         apply(virtual(labels={RUNTIME_LABEL: "newer"}), request)
 
 

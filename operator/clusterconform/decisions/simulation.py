@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import jsonpatch
-
 from clusterconform.contract.asks import LedgerText
 from clusterconform.contract.facts import NodeFacts, UnreadableNodeError, read_node, view_node
 from clusterconform.contract.matrix import MATRIX
@@ -195,18 +193,23 @@ def _name(manifest: Mapping[str, Any]) -> str:
     return str(manifest["metadata"]["name"])
 
 
+class LostTestError(ValueError):
+    """A ``test`` of one of our patches does not hold on the object that it was built on: a defect of ours."""
+
+
 def apply(manifest: Json, request: Request) -> None:
     """Apply one of our own ``request`` to ``manifest`` in place, as the API server would.
 
+    Our patches test, add and remove members of maps, and nothing else; the JSON patch library takes a test of an
+    absent member for an error, where the API server takes it for null, and is ten times as slow.
+
     Raises:
-        jsonpatch.JsonPatchException: A lost test, or a path that is not there.
+        LostTestError: A lost test.
+        KeyError: A path that is not there.
     """
     if request.content_type == JSON_PATCH:
-        # The library takes a test of an absent member for an error; the API server takes it for null.
-        ops = [op for op in request.body if not (op["op"] == "test" and op["value"] is None)]
-        # A map that an operation adds is written to by the next ones: into a copy, not into the request.
-        ops = [{**op, "value": {}} if op.get("value") == {} else op for op in ops]
-        jsonpatch.JsonPatch(ops).apply(manifest, in_place=True)
+        for op in request.body:
+            _apply_op(manifest, op)
         return
     wanted = request.body["status"]["conditions"][0]
     status = manifest.get("status") or {}
@@ -219,6 +222,21 @@ def apply(manifest: Json, request: Request) -> None:
         **status,
         "conditions": conditions if wanted in conditions else [*conditions, wanted],
     }
+
+
+def _apply_op(manifest: Json, op: Mapping[str, Any]) -> None:
+    *parents, member = (part.replace("~1", "/").replace("~0", "~") for part in op["path"].split("/")[1:])
+    target = manifest
+    for name in parents:
+        target = target[name]
+    if op["op"] == "test":
+        if target.get(member) != op["value"]:
+            raise LostTestError(f"{op['path']} is not {op['value']!r}")
+    elif op["op"] == "add":
+        # A map that is added is written to by the next ones: into a copy, not into the request.
+        target[member] = {} if op["value"] == {} else op["value"]
+    else:
+        del target[member]
 
 
 def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.options import Options
+from bench.processes import await_rest
 from bench.report import Figure, Series
 from bench.scene import Scene, scene
 from bench.subjects import NAIVE, OURS, TEXTBOOK, WHOLE_STREAM, Subject, running
@@ -105,6 +106,7 @@ def repair(staged: Scene, subject: Subject, value: str) -> Repair:
         seconds, server_cpu = staged.await_right(operator.program)
         cpu = operator.cpu - start_cpu
         time.sleep(_AFTERMATH_SECONDS)
+        await_rest(operator.program)
         cpu_after, peak = operator.cpu - start_cpu, operator.peak
         sent = staged.requests() - before
     annotated = staged.annotated(_KOPF)

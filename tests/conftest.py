@@ -4,7 +4,15 @@
 ones.
 """
 
+import signal
+
 from hypothesis import settings
+
+# Whoever runs the tests in the background of a shell, or under nohup, has made them deaf to these, and with them
+# every program that they start and ask to end.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 settings.register_profile("short", max_examples=100, derandomize=True, deadline=None)
 settings.register_profile("long", max_examples=2000, deadline=None)

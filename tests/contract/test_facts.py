@@ -66,12 +66,12 @@ def test_an_agent_is_read_whole() -> None:
         provider_id="k3s://pi-4c7adeb6",
         kubelet_version="v1.37.2+k3s1",
         kubelet_port=10250,
-        # The provider taint makes the node look virtual, so its Ready transition says nothing.
+        # The taint makes the node look virtual, but it claims to be an agent: its Ready transition counts.
         taints=(
             Taint("virtual-kubelet.io/provider", "outpost", "NoSchedule", BORN),
             Taint("node.kubernetes.io/unreachable", "", "NoExecute"),
         ),
-        ready=Condition("True", "KubeletReady", "kubelet is posting ready status", None),
+        ready=Condition("True", "KubeletReady", "kubelet is posting ready status", born),
         conformant=Condition("True", "Conforms", "as it was", datetime(2026, 7, 2, 10, tzinfo=UTC)),
     )
     assert (facts(raw).name, facts(raw).uid) == ("pi-4c7adeb6", "uid-1")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from builders import AGENT_SPEC, TAINT, VIRTUAL_SPEC, Json, agent, bare, conformant, manifest, virtual
 from click.testing import CliRunner, Result
+from freezegun import freeze_time
 
 from clusterconform.cli.main import main
 from clusterconform.contract.matrix import MATRIX
@@ -413,3 +414,9 @@ def test_a_node_with_holes_is_answered(broken: Callable[[Json], object]) -> None
     raw = agent()
     broken(raw)
     assert answer(raw)["nodes"][0]["name"] == "pi-4c7adeb6"
+
+
+def test_without_a_time_it_is_this_machines() -> None:
+    with freeze_time(NOW):
+        answered = run("-")
+    assert json.loads(answered.stdout)["now"] == NOW

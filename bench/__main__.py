@@ -1,6 +1,5 @@
 """The command line: ``python -m bench``."""
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from bench import against_size, at_rest, cold_start, heartbeats, machine, mass_drift, one_drift, pure
 from bench.options import Options
-from bench.report import Figure, tables
+from bench.report import Figure, sheets, shown
 
 BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "decisions": pure.measure,
@@ -23,8 +22,6 @@ BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "mass-drift": mass_drift.measure,
     "against-size": against_size.measure,
 }
-
-_PIPE_WIDTH: Final = 180
 
 
 class _Sizes(click.ParamType[tuple[int, ...]]):
@@ -76,8 +73,7 @@ def main(
     Figures are compared with goals and never fail: they say as much about the machine as about the program.
     """
     progress = Console(stderr=True)
-    # A pipe has no width; the widest table has five columns.
-    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    console = Console()
     figures: list[Figure] = []
     for name, measure in BENCHMARKS.items():
         if only and name not in only:
@@ -95,9 +91,9 @@ def main(
         # After each: an interrupted run keeps what it has measured.
         _write(output, nodes, figures)
     about = machine.describe()
-    console.print(f"{nodes} nodes; {about['cores']} cores ({about['cpu']}) shared by {about['shared by']}")
-    for table in tables(figures):
-        console.print(table)
+    console.print(f"{nodes:,} nodes; {about['cores']} cores ({about['cpu']}) shared by {about['shared by']}\n")
+    for sheet in sheets(figures):
+        console.print(shown(sheet))
 
 
 def _write(output: Path, nodes: int, figures: list[Figure]) -> None:

@@ -48,9 +48,9 @@ def _per_node(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
     units = {"s": ("ms", 1000.0), "MiB": ("KiB", 1024.0)}
     return [
         Figure(
-            benchmark=NAME,
+            benchmark=f"{NAME}, for each node",
             subject=figure.subject,
-            name=f"{figure.name}, per node",
+            name=figure.name,
             unit=units[figure.unit][0],
             runs=[units[figure.unit][1] * value / of[figure.subject] for value in figure.runs],
         )
@@ -67,9 +67,9 @@ def _growth(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
     medians = {(figure.subject, figure.name): figure.median for figure in figures}
     return [
         Figure(
-            benchmark=NAME,
+            benchmark=f"{NAME}, growth from the size before; 1 is linear",
             subject=_subject(large),
-            name=f"{name}, growth (1 is linear)",
+            name=name,
             unit="",
             runs=[(medians[_subject(large), name] / medians[_subject(small), name]) / (large / small)],
             at_most=_NOISE,
@@ -80,4 +80,4 @@ def _growth(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
 
 
 def _subject(size: int) -> str:
-    return f"{size} nodes"
+    return f"{size:,} nodes"

@@ -35,7 +35,7 @@ def measure(options: Options) -> list[Figure]:
     texts = [msgspec.json.encode(node) for node in nodes]
     facts = [read_node(decode_node(text)) for text in texts]
     drifted = [replace(node, labels={**node.labels, RUNTIME_LABEL: "wrong"}) for node in facts]
-    subject, moment = f"{options.nodes} nodes", Moment(wall=now, uptime=0.0)
+    subject, moment = f"{options.nodes:,} nodes", Moment(wall=now, uptime=0.0)
     works: dict[str, Callable[[], object]] = {
         "read from JSON": lambda: [read_node(decode_node(text)) for text in texts],
         "decide, all conform": lambda: _decide(facts, moment),
@@ -47,7 +47,7 @@ def measure(options: Options) -> list[Figure]:
     worlds = _worlds(nodes)
     for run in range(options.runs):
         options.tell(f"run {run + 1} of {options.runs}: simulate")
-        series.add(f"simulate --lines, {_WORLD_NODES} nodes a world", "worlds per second", _simulate(worlds))
+        series.add("simulate --lines", f"worlds of {_WORLD_NODES} nodes per second", _simulate(worlds))
     return series.figures()
 
 

@@ -58,9 +58,9 @@ def _kopf(file: str) -> Callable[[Path, int], list[str]]:
 
 
 OURS: Final = Subject(name="clusterconform", command=_own())
-WHOLE_STREAM: Final = Subject(name="clusterconform --whole-stream", command=_own("--whole-stream"))
-NAIVE: Final = Subject(name="naive Kopf operator", command=_kopf("naive_operator.py"), ours=False)
-TEXTBOOK: Final = Subject(name="textbook Kopf operator", command=_kopf("textbook_operator.py"), ours=False)
+WHOLE_STREAM: Final = Subject(name="with --whole-stream", command=_own("--whole-stream"))
+NAIVE: Final = Subject(name="naive Kopf", command=_kopf("naive_operator.py"), ours=False)
+TEXTBOOK: Final = Subject(name="textbook Kopf", command=_kopf("textbook_operator.py"), ours=False)
 
 
 class Running:

@@ -103,6 +103,7 @@ class Scene:
                 wait_until(lambda: self.plane.admin.answers(profiles), what="the CRD is served", seconds=30)
             for manifest in yaml.safe_load_all((ROOT / file).read_text()):
                 self.plane.admin.create(path, manifest)
+        self.plane.vacate()
 
     def populate(self, count: int) -> None:
         """Create ``count`` nodes at rest."""

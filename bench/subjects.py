@@ -43,7 +43,9 @@ def _own(*flags: str) -> Callable[[Path, int], list[str]]:
         return [
             *PROGRAM,
             *("run", "--kubeconfig", str(kubeconfig), "--bound", "enforce"),
-            *("--listen", f"127.0.0.1:{port}", *flags),
+            *("--listen", f"127.0.0.1:{port}"),
+            # It is stopped for longer than a leader may be.
+            *("--lease-duration", "290s", "--renew-deadline", "280s", *flags),
         ]
 
     return command

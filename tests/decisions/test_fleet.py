@@ -235,6 +235,16 @@ def test_rule_8_can_be_switched_off() -> None:
     assert asked(ONE_OF_SIX, {"reearnTrust": False}, trust=doubted(Reason.CLOCK_SKEW)).refused is None
 
 
+@pytest.mark.parametrize(
+    ("difference", "refused"), [(None, False), (300.0, False), (-300.0, False), (301.0, True), (-301.0, True)]
+)
+def test_rule_2_our_clock_is_the_api_servers(difference: float | None, refused: bool) -> None:
+    admission = asked(ONE_OF_SIX, clock_difference=difference)
+    assert (admission.refused is Reason.CLOCK_SKEW) == refused
+    if refused:
+        assert ("behind" if (difference or 0) > 0 else "ahead of") in admission.message
+
+
 def test_rule_9_the_fence_must_stand() -> None:
     assert asked(ONE_OF_SIX, fenced=False).refused is Reason.NOT_FENCED
     assert asked(ONE_OF_SIX, {"requireFence": False}, fenced=False).refused is None

@@ -35,7 +35,8 @@ from clusterconform.contract.reaping import Mode
 from clusterconform.contract.times import parse_time
 from clusterconform.contract.verdicts import Reason
 from clusterconform.decisions.ledger import LedgerEvent, LedgerLine, line_at, read_ledger, write_line
-from clusterconform.decisions.reaping import PassReport, window_of
+from clusterconform.decisions.reaping import window_of
+from clusterconform.decisions.report import PassReport
 from clusterconform.decisions.trust import doubted, read_trust, write_trust
 
 Json = dict[str, Any]
@@ -438,8 +439,16 @@ def test_o39_d4_a_partition_is_not_drained_in_a_day() -> None:
 # --- the order of a pass -----------------------------------------------------------------------------------
 
 
-def test_rule_1_a_pass_without_candidates_reads_and_keeps_the_ledger_and_asks_nothing_else() -> None:
-    assert asked(Leader(Cluster(ready_fleet(3)))) == ["ReadClock", "ReadLedger", "SwapLedger"]
+def test_rule_1_a_pass_without_candidates_asks_for_the_fence_and_keeps_the_ledger_and_nothing_else() -> None:
+    assert asked(Leader(Cluster(ready_fleet(3)))) == ["ReadClock", "ReadLedger", "AskFence", "SwapLedger"]
+
+
+def test_rule_1_with_nothing_stale_no_guard_refuses_and_yet_it_is_told_what_they_say() -> None:
+    cluster = Cluster(ready_fleet(3))
+    assert Leader(cluster).run().standing.refused is None
+    cluster.fenced = False
+    report = Leader(cluster).run()
+    assert (report.refused, report.standing.refused) == (None, Reason.NOT_FENCED)
 
 
 def test_rule_1_a_refused_pass_reads_no_node() -> None:
@@ -677,7 +686,7 @@ def test_a_ledger_that_is_full_deletes_nothing_and_says_so() -> None:
     cluster = Cluster([dead(), *ready_fleet(3)], text="".join(write_line(line) + "\n" for line in many))
     report = Leader(cluster).run()
     assert cluster.deleted == []
-    assert "full" in (report.error or report.message)
+    assert (report.error, report.error_reason) == ("the ledger is full", Reason.LEDGER_FULL)
 
 
 def test_what_is_reported_as_written_was_written() -> None:

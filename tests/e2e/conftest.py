@@ -103,12 +103,13 @@ def crd(kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
 
 
 @pytest.fixture(scope="session")
-def installed(crd: None, kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def installed(crd: None, kubectl: Callable[..., subprocess.CompletedProcess[str]], plane: ControlPlane) -> None:
     """The namespace, the rights and the fence that we ship."""
     deploy = Path(__file__).parents[2] / "deploy"
     for name in ("namespace.yaml", "rbac.yaml", "admission.yaml"):
         done = kubectl("apply", "-f", str(deploy / name))
         assert done.returncode == 0, done.stderr
+    plane.vacate()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """/livez, /readyz and /metrics."""
 
 import contextlib
+import math
 import re
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,8 @@ from effects_api import FakeApi
 from effects_cluster import FakeCluster
 from effects_time import ManualClock
 
+from clusterconform.contract.lease import LeaseTimings
+from clusterconform.effects.elector import Elector
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
 from clusterconform.handlers.cache import Cache
@@ -33,7 +36,18 @@ class Watched:
             node_due=lambda _: None,
             catalogue_changed=lambda: None,
         )
-        self.health = Health(clock=self.clock, stream=self.stream, resync=self.resync, metrics=self.metrics)
+        self.elector = Elector(FakeCluster(FakeApi(), self.metrics), self.clock, "me", LeaseTimings())
+        self.health = Health(
+            clock=self.clock,
+            stream=self.stream,
+            resync=self.resync,
+            elector=self.elector,
+            metrics=self.metrics,
+        )
+
+    def lead(self) -> None:
+        """Lead from now on and for ever."""
+        self.elector._valid_until = math.inf
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
@@ -73,12 +87,39 @@ def test_B39_a_new_attempt_is_a_sign_of_life_while_bytes_stay_away() -> None:
     assert watched.health.dead() == ""
 
 
-def test_ready_is_who_has_been_complete_once() -> None:
+def test_ready_is_a_leader_who_has_been_complete_once() -> None:
     watched = Watched()
+    watched.lead()
     assert watched.health.unready() == "nodes and profiles are not known yet"
     watched.resync.synced_at = watched.clock.uptime()
     watched.clock.advance(1e6)
     assert watched.health.unready() == ""
+
+
+def test_ready_is_a_standby_that_could_take_over_and_no_other() -> None:
+    watched = Watched()
+    assert watched.health.unready() == "standing by without a Lease: it was not read yet"
+    watched.elector._well_at = watched.clock.uptime()
+    assert watched.health.unready() == ""
+    watched.clock.advance(15)
+    watched.elector.trouble = "no answer"
+    assert watched.health.unready() == "standing by without a Lease: no answer"
+
+
+def test_who_leads_is_a_metric() -> None:
+    watched = Watched()
+    assert watched.metric("clusterconform_leader") == 0
+    watched.lead()
+    assert watched.metric("clusterconform_leader") == 1
+
+
+@pytest.mark.parametrize(("silent", "hears"), [(0, True), (129, True), (130, False)])
+def test_a_stream_that_was_silent_for_two_bookmarks_proves_nothing(silent: float, hears: bool) -> None:
+    watched = Watched()
+    assert not watched.health.hears()
+    watched.stream.last_byte = watched.clock.uptime()
+    watched.clock.advance(silent)
+    assert watched.health.hears() is hears
 
 
 def test_the_ages_of_stream_and_list_are_shown_and_are_minus_one_before_the_first() -> None:
@@ -92,6 +133,7 @@ def test_the_ages_of_stream_and_list_are_shown_and_are_minus_one_before_the_firs
 
 async def test_the_two_probes_answer_200_or_503_with_the_reason() -> None:
     watched = Watched()
+    watched.lead()
     async with watched.client() as client:
         for path, status, text in (
             ("/livez", 200, "ok\n"),
@@ -139,9 +181,12 @@ async def test_no_label_names_a_node() -> None:
     labels = {
         name for line in text.splitlines() if not line.startswith("#") for name in re.findall(r'(\w+)="', line)
     }
-    assert labels <= {"profile", "reason", "method", "code", "write", "outcome", "fate", "version", "python"}
+    assert labels <= {
+        *("profile", "reason", "method", "code", "write", "outcome", "fate", "version", "python"),
+        *("mode", "status"),
+    }
     families = [
         family for family in watched.metrics.registry.collect() if family.name.startswith("clusterconform")
     ]
-    assert len(families) == 10
+    assert len(families) == len(vars(watched.metrics)) - 2 + len(vars(watched.metrics.reaping))
     assert all(family.documentation.endswith(".") for family in families)

@@ -15,12 +15,14 @@ from effects_api import CONFIGMAPS, CRDS, EVENTS, NAMESPACES, NODES, PROFILES, F
 from effects_server import Served, kubeconfig, served
 from effects_time import ManualClock
 
+from clusterconform.contract.lease import LEASE_PATH, LeaseTimings
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import NAMESPACE, RUNTIME_LABEL
 from clusterconform.contract.settings import Bound
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.connection import Connection
+from clusterconform.effects.elector import Elector, new_identity
 from clusterconform.effects.metrics import Metrics
 from clusterconform.handlers import resync
 from clusterconform.handlers.operator import Settings, _Operator, operate
@@ -40,6 +42,7 @@ def cluster_with(*nodes: dict[str, Any]) -> FakeApi:
     api = FakeApi()
     api.put(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     api.put(CRDS, CRD)
+    api.vacate()
     for raw in nodes:
         api.put(NODES, raw)
     return api
@@ -87,7 +90,15 @@ async def running(
         await connection.open()
         metrics, clock = Metrics(), clock or Clock()
         cluster = Cluster(connection, metrics, clock, lambda _: True)
-        operator = _Operator(Settings(port=0, **settings), connection, cluster, clock, metrics)
+        elector = Elector(cluster, clock, new_identity(), LeaseTimings())
+        operator = _Operator(
+            Settings(port=0, **settings),
+            connection=connection,
+            cluster=cluster,
+            clock=clock,
+            metrics=metrics,
+            elector=elector,
+        )
         work = asyncio.create_task(operator.run(asyncio.Event()))
         try:
             yield Running(server, operator, clock, caplog)
@@ -117,6 +128,7 @@ async def test_under_the_observe_bound_no_node_is_written_and_profiles_are_seede
         f"{CONFIGMAPS}/clusterconform-state",
         EVENTS,
         PROFILES,
+        LEASE_PATH,
     } | {f"{PROFILES}/{name}/status" for name in MATRIX}
 
 

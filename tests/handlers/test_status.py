@@ -18,6 +18,7 @@ from clusterconform.contract.profile import read_profile
 from clusterconform.contract.settings import Bound
 from clusterconform.contract.times import parse_time
 from clusterconform.contract.verdicts import Identity, IdentityKind, NodeVerdict
+from clusterconform.decisions.standing import Standing
 from clusterconform.handlers.nodes import Failure
 from clusterconform.handlers.status import PERIOD_SECONDS, StatusReporter
 from clusterconform.handlers.watching import registry_of
@@ -41,6 +42,7 @@ class Reporting:
     def __init__(self, world: World, *, complete: bool = True) -> None:
         self.world, self.complete, self.blind = world, complete, False
         self.changes: list[str] = []
+        self.standing: Standing | None = None
         self.reporter = StatusReporter(
             cache=world.cache,
             cluster=world.cluster,
@@ -48,6 +50,7 @@ class Reporting:
             metrics=world.metrics,
             complete=lambda: self.complete,
             catalogue_changed=lambda: self.changes.append("an answer"),
+            standing=lambda _: self.standing,
         )
         world.nodes._changed = self.reporter.due
         self.times: list[tuple[str, float]] = []

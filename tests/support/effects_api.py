@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, unquote
 
 from server import FakeServer, LostTestError
 
-from clusterconform.contract.names import API_VERSION, CRD_NAME, NAMESPACE, PLURAL
+from clusterconform.contract.lease import LEASES_PATH, unheld
+from clusterconform.contract.names import API_VERSION, CRD_NAME, FENCE_POLICY, LEASES_NAMESPACE, NAMESPACE, PLURAL
 from clusterconform.contract.request import JSON_PATCH, Request
 
 Json = dict[str, Any]
@@ -23,6 +24,7 @@ NAMESPACES: Final = "/api/v1/namespaces"
 EVENTS: Final = "/api/v1/namespaces/default/events"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD: Final = f"{CRDS}/{CRD_NAME}"
+NODE_LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases"
 
 _HEADS: Final = {
     NODES: ("v1", "Node"),
@@ -31,6 +33,8 @@ _HEADS: Final = {
     NAMESPACES: ("v1", "Namespace"),
     EVENTS: ("v1", "Event"),
     CRDS: ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    LEASES_PATH: ("coordination.k8s.io/v1", "Lease"),
+    NODE_LEASES: ("coordination.k8s.io/v1", "Lease"),
 }
 
 
@@ -98,6 +102,7 @@ class FakeApi:
         listeners: Called with collection, type and object at each change.
         history: By collection, all changes so far as (resource version, type, object).
         page: Objects of one page at the most, whatever limit is asked for; None for the limit.
+        fenced: Whether the admission policy on deletions is in force.
     """
 
     def __init__(self) -> None:
@@ -107,6 +112,7 @@ class FakeApi:
         self.listeners: list[Callable[[str, str, Json], None]] = []
         self.history: dict[str, list[tuple[int, str, Json]]] = {path: [] for path in _HEADS}
         self.page: int | None = None
+        self.fenced = True
         self._objects: dict[str, dict[str, Json]] = {path: {} for path in _HEADS}
         self._version = 100
         self._scripts: list[_Script] = []
@@ -202,7 +208,25 @@ class FakeApi:
             return reply(self._objects[collection][rest])
         if sent.method == "PUT":
             return self._replace(sent, collection, rest)
+        if sent.method == "DELETE":
+            return self._delete(sent, collection, rest)
         return self._patch(sent, collection, rest)
+
+    def vacate(self) -> None:
+        """Leave a Lease as after the orderly end of the last leader."""
+        self.put(LEASES_PATH, {**unheld().body, "spec": {"holderIdentity": ""}})
+
+    def _delete(self, sent: Sent, collection: str, name: str) -> Reply:
+        metadata = self._objects[collection][name]["metadata"]
+        asked = sent.body.get("preconditions") or {}
+        if any(metadata[key] != value for key, value in asked.items()):
+            return refusal(409, "the precondition does not hold")
+        if self.fenced and set(asked) != {"uid", "resourceVersion"}:
+            policy = f"ValidatingAdmissionPolicy '{FENCE_POLICY}' with binding '{FENCE_POLICY}' denied request"
+            return refusal(403, f'nodes "{name}" is forbidden: {policy}')
+        if "dryRun" not in sent.body:
+            self.remove(collection, name)
+        return reply({"kind": "Status", "status": "Success"})
 
     def _list(self, sent: Sent) -> Reply:
         version, kind = _HEADS[sent.path]

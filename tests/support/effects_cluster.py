@@ -29,7 +29,8 @@ class FakeCluster(Cluster):
     async def close(self) -> None:
         """There are no sockets."""
 
-    async def send(self, request: Request, *, timeout: float = 10.0) -> bytes:  # noqa: ASYNC109
+    async def send(self, request: Request, *, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        timeout = 10.0 if timeout is None else timeout
         if request.method != "GET" and not self.fence(timeout):
             raise FencedError(f"not sent: {request.method} {request.path}")
         body = None if request.body is None else msgspec.json.decode(msgspec.json.encode(request.body))

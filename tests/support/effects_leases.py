@@ -145,7 +145,8 @@ class LeaseCluster(Cluster):
         self.sent: list[tuple[str, float]] = []
         self.server_date: tuple[datetime, Moment] | None = None
 
-    async def send(self, request: Request, *, timeout: float = 10.0) -> bytes:  # noqa: ASYNC109
+    async def send(self, request: Request, *, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        assert timeout is not None, "the election tells how long it can wait"
         fate = self.always or next(self.fates, FINE)
         self.sent.append((request.method, timeout))
         arrived: asyncio.Future[bytes | ApiError] = asyncio.get_running_loop().create_future()

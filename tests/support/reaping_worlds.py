@@ -35,8 +35,9 @@ from clusterconform.contract.times import Moment, format_time
 from clusterconform.contract.verdicts import Catalogue
 from clusterconform.contract.witness import read_fresh_node, read_lease
 from clusterconform.decisions.planning import decide
-from clusterconform.decisions.reaping import PassReport, reap
+from clusterconform.decisions.reaping import reap
 from clusterconform.decisions.rehearsal import agents_of
+from clusterconform.decisions.report import PassReport
 
 Json = dict[str, Any]
 

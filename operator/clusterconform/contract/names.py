@@ -47,13 +47,19 @@ APPROVE_ANNOTATION: Final = f"{GROUP}/approve-reap"
 CONFORMANT_CONDITION: Final = "RuntimeConformant"
 FIELD_MANAGER: Final = "clusterconform"
 
+# The admission policy of deploy/admission.yaml without which nothing is deleted.
+FENCE_POLICY: Final = "clusterconform-fence-delete"
+
 NAMESPACE: Final = "clusterconform-system"
 SERVICE_ACCOUNT: Final = "clusterconform"
 STATE_CONFIGMAP: Final = "clusterconform-state"
 SEEDED_KEY: Final = "seeded"
+# In the state, from a first installation until its ledger is made.
+FIRST_LEDGER_KEY: Final = "first-ledger"
 LEDGER_CONFIGMAP: Final = "clusterconform-ledger"
 LEDGER_KEY: Final = "ledger.jsonl"
 TRUST_KEY: Final = "trust.json"
 TERM_KEY: Final = "term"
-LEASE: Final = "clusterconform"
+# In a ledger that was there from the beginning.
+LEDGER_COMPLETE_KEY: Final = "complete"
 LEASES_NAMESPACE: Final = "kube-node-lease"

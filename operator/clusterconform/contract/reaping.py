@@ -67,6 +67,7 @@ class Fleet:
         mode: What may be done.
         complete: Whether the evidence is complete.
         trusted_seconds: Monotonic seconds since the last pass in which we led, synced, with a live stream.
+        clock_difference: Seconds by which the API server's clock is ahead of ours; None where that is unknown.
         approved: The node that a person approved, as name and uid, or None.
     """
 
@@ -75,6 +76,7 @@ class Fleet:
     mode: Mode
     complete: bool = True
     trusted_seconds: float = 0.0
+    clock_difference: float | None = None
     approved: tuple[str, str] | None = None
 
 

@@ -179,6 +179,12 @@ class Reason(StrEnum):
     NOT_FENCED = "NotFenced"
     """The admission policy that fences the operator is not in force."""
 
+    GUARDS_PASS = "GuardsPass"  # noqa: S105 - no password
+    """No guard holds reaping: a stale agent would be deleted."""
+
+    REAPED = "Reaped"
+    """A stale agent's Node was deleted (Events and ledger only)."""
+
     NOT_LIVE = "NotLive"
     """Reaping is in dry run, off, or bounded to looking."""
 

@@ -3,7 +3,7 @@
 The guards, in order; the first that refuses ends the pass:
 
  1. Evidence is complete: a full list under this leadership, a live stream, settled.
- 2. The wall clock has not jumped ahead of the monotonic one since the last pass.
+ 2. The wall clock has not jumped ahead of the monotonic one since the last pass, and is the API server's.
  3. No eligible node's Ready transition lies in the future.
  4. Not too large a share of the fleet is stale. Deletions of the last 24 h count on both sides, so that
     deleting cannot lower the bar.
@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 
 from clusterconform.contract.facts import NodeFacts
 from clusterconform.contract.names import HOST_LABEL
-from clusterconform.contract.reaping import Agents
+from clusterconform.contract.reaping import Agents, Held
 from clusterconform.contract.settings import NodeGC
 from clusterconform.contract.verdicts import NodeVerdict, Reason
 from clusterconform.decisions.staleness import (
@@ -68,6 +68,7 @@ class Survey:
         stale: Those of them that are dead by the contract's count.
         future: Those of them whose transition lies in the future.
         candidates: Stale nodes without an objection, oldest first, then by name.
+        undecided: Nodes that count as stale and are no candidates, with the objection to each.
         answers: By name, the answer for every node.
     """
 
@@ -75,6 +76,7 @@ class Survey:
     stale: int
     future: int
     candidates: tuple[Candidate, ...]
+    undecided: tuple[Held, ...]
     answers: Mapping[str, Staleness]
 
 
@@ -87,6 +89,7 @@ class Circumstances:
         uptime: Monotonic seconds of leadership and sync.
         complete: Whether the evidence is complete.
         jumped: Whether the wall clock jumped since the last pass.
+        clock_difference: Seconds by which the API server's clock is ahead of ours; None where that is unknown.
         ledger_read: Whether the ledger could be read.
         spent_in_window: Deletions that count in the budget window.
         spent_in_day: Deletions that count in the last 24 h.
@@ -103,6 +106,7 @@ class Circumstances:
     spent_in_window: int
     spent_in_day: int
     trust: Trust
+    clock_difference: float | None = None
     fenced: bool | None = None
     approved: tuple[str, str] | None = None
 
@@ -152,11 +156,18 @@ def survey(nodes: Iterable[tuple[NodeFacts, NodeVerdict]], agents: Agents, now: 
         and answer.since is not None
         and node.name not in ahead
     ]
+    dead = [node for node in eligible if node.name not in ahead and dead_since(node, agents, now) is not None]
+    undecided = [
+        Held(name=node.name, reason=answer.reason, until=answer.until)
+        for node in dead
+        if (answer := answers[node.name]).outcome is not Outcome.STALE
+    ]
     return Survey(
         scope=len(eligible),
-        stale=sum(node.name not in ahead and dead_since(node, agents, now) is not None for node in eligible),
+        stale=len(dead),
         future=len(future),
         candidates=tuple(sorted(candidates, key=lambda candidate: (candidate.since, candidate.name))),
+        undecided=tuple(sorted(undecided, key=lambda held: held.name)),
         answers=answers,
     )
 
@@ -191,10 +202,20 @@ def _evidence(_: Survey, policy: NodeGC, seen: Circumstances) -> Admission | Non
     )
 
 
-def _clock(_: Survey, policy: NodeGC, seen: Circumstances) -> Admission | None:
-    if not seen.jumped:
+def is_clock_doubtful(policy: NodeGC, seen: Circumstances) -> bool:
+    """Guard 2 alone: also while it lasts, trust is doubted."""
+    return _clock(None, policy, seen) is not None
+
+
+def _clock(_: Survey | None, policy: NodeGC, seen: Circumstances) -> Admission | None:
+    if seen.jumped:
+        tolerance = policy.clock_jump_tolerance.text
+        message = f"the wall clock ran ahead of the monotonic one by more than {tolerance}"
+    elif seen.clock_difference is not None and abs(seen.clock_difference) > policy.future_tolerance.seconds:
+        way = "behind" if seen.clock_difference > 0 else "ahead of"
+        message = f"our clock is {way} the API server's by more than {policy.future_tolerance.text}"
+    else:
         return None
-    message = f"the wall clock ran ahead of the monotonic one by more than {policy.clock_jump_tolerance.text}"
     return Admission(refused=Reason.CLOCK_SKEW, message=message)
 
 

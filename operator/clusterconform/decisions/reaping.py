@@ -13,7 +13,7 @@ The operator drives it with the API, ``simulate`` with files, tests with every c
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ from clusterconform.decisions.fleet import (
     Circumstances,
     Survey,
     admit,
+    is_clock_doubtful,
     is_mass_stale,
     survey,
 )
@@ -60,39 +61,13 @@ from clusterconform.decisions.ledger import (
     size_of,
     spent_since,
 )
+from clusterconform.decisions.report import PassReport
 from clusterconform.decisions.staleness import Outcome, Staleness, confirm, judge, undetermined
 
 _LEAST_WINDOW: Final = timedelta(hours=1)
+# The longest that the CRD allows: an edit that raises the interval must find the deletions of its new window.
+_LONGEST_WINDOW: Final = timedelta(hours=168)
 _REJECTED_SECONDS: Final = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassReport:
-    """What a pass did.
-
-    Attributes:
-        refused: The guard that refused, or None.
-        message: Its reason in one sentence.
-        error: What ended the pass early, or None.
-        deleted: Names in order; in a dry run those that would have been.
-        held: Candidates that were not.
-        survey: The fleet as judged.
-        lines: The ledger lines written.
-        budget_left: Deletions left in this window.
-        trust: The trust afterwards.
-        memory: What to remember.
-    """
-
-    refused: Reason | None
-    message: str
-    error: str | None
-    deleted: tuple[str, ...]
-    held: tuple[Held, ...]
-    survey: Survey
-    lines: tuple[LedgerLine, ...]
-    budget_left: int
-    trust: trusting.Trust
-    memory: ReapingMemory
 
 
 Pass = Generator[Ask, Answer, PassReport]
@@ -123,6 +98,7 @@ class _Pass:
         self.deleted: list[str] = []
         self.held: dict[str, Held] = {}
         self.error: str | None = None
+        self.error_reason: Reason | None = None
         self.readable = True
         self.began = Moment(wall=datetime.min.replace(tzinfo=UTC), uptime=0.0)
 
@@ -134,16 +110,17 @@ class _Pass:
         created = yield from self._read_ledger()
         found = survey(self.fleet.nodes, self.fleet.agents, moment.wall)
         fenced = None
-        if self.policy.require_fence and found.candidates and self.fleet.mode is Mode.LIVE:
+        if self.policy.require_fence and self.fleet.mode is Mode.LIVE:
+            # Also with nothing stale: that the fence is down is to be known before it is needed.
             fenced = yield AskFence()
         seen = self._circumstances(moment, jumped=jumped, created=created, fenced=fenced)
         self._weigh_trust(found, seen)
         seen = replace(seen, trust=self.trust)
-        if not found.stale and not found.future:
-            admission = Admission(refused=None, allowed=self.policy.max_deletes - seen.spent_in_window)
+        admission = admit(found, self.policy, seen)
+        quiet = not found.stale and not found.future
+        if quiet:
             self.memory = replace(self.memory, refusal=None)
         else:
-            admission = admit(found, self.policy, seen)
             self._note_refusal(admission, found, moment.wall)
             if admission.refused is None:
                 yield from self._try_all(admission)
@@ -152,17 +129,18 @@ class _Pass:
         self.memory = replace(self.memory, doubt=self.doubt)
         if self.pending:
             self.memory = replace(self.memory, refusal=None)  # not written, so it is to be said again
+        spent = self.policy.max_deletes if self.young else self._spent(moment)
         return PassReport(
-            refused=admission.refused,
-            message=admission.message,
+            refused=None if quiet else admission.refused,
+            standing=admission,
             error=self.error,
+            error_reason=self.error_reason or (Reason.ENDED_EARLY if self.error else None),
             deleted=tuple(self.deleted),
             held=tuple(self.held[candidate.name] for candidate in found.candidates if candidate.name in self.held),
             survey=found,
             lines=tuple(self.lines),
-            budget_left=0
-            if self.young or not self.readable
-            else max(0, self.policy.max_deletes - self._spent(moment)),
+            spent=spent,
+            budget_left=max(0, self.policy.max_deletes - spent) if self.readable else 0,
             trust=self.trust,
             memory=self.memory,
         )
@@ -179,7 +157,7 @@ class _Pass:
         answer = yield ReadLedger()
         if isinstance(answer, Failed):
             self.readable = False
-            self.error = f"ledger: {answer.message or answer.trouble}"
+            self._fail(f"ledger: {answer.message or answer.trouble}", Reason.LEDGER_UNREADABLE)
             return None
         ledger: LedgerText = answer
         self.text, self.trust = ledger.text, trusting.read_trust(ledger.trust)
@@ -198,6 +176,7 @@ class _Pass:
             uptime=moment.uptime,
             complete=self.fleet.complete,
             jumped=jumped,
+            clock_difference=self.fleet.clock_difference,
             ledger_read=self.readable,
             spent_in_window=spent,
             spent_in_day=spent_since(read_ledger(self.text), moment.wall - DAY),
@@ -213,7 +192,7 @@ class _Pass:
         return max(remembered, spent_since(read_ledger(self.text), now.wall - window))
 
     def _weigh_trust(self, found: Survey, seen: Circumstances) -> None:
-        if seen.jumped or (found.future and seen.complete):
+        if is_clock_doubtful(self.policy, seen) or (found.future and seen.complete):
             self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW))
         elif seen.complete and is_mass_stale(found, self.policy, seen):
             # A clock that was doubted stays the graver cause: no approval overrides it.
@@ -355,19 +334,22 @@ class _Pass:
             reason = admission.refused or (reason if name in admitted else admission.others or reason)
             self.held[name] = Held(name=name, reason=reason, until=admission.until)
 
+    def _fail(self, error: str, reason: Reason) -> None:
+        self.error, self.error_reason = error, reason
+
     def _write(self, line: LedgerLine) -> None:
         self.pending.append(line)
         self.text = append(self.text, [line])
 
     def _swap(self, now: datetime) -> Generator[Ask, Answer, bool]:
-        text = fold(self.text, now - max(window_of(self.policy), DAY))
+        text = fold(self.text, now - _LONGEST_WINDOW)
         if size_of(text) > SIZE:
-            self.error = "the ledger is full"
+            self._fail("the ledger is full", Reason.LEDGER_FULL)
             return False
         self.text = text
         answer = yield SwapLedger(text, trusting.write_trust(self.trust))
         if isinstance(answer, Failed):
-            self.error = f"ledger: {answer.message or answer.trouble}"
+            self._fail(f"ledger: {answer.message or answer.trouble}", Reason.LEDGER_UNREADABLE)
             return False
         self.lines += self.pending
         self.pending, self.doubt = [], None

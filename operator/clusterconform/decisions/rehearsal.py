@@ -32,7 +32,8 @@ from clusterconform.contract.witness import read_fresh_node, read_lease
 from clusterconform.decisions import planning
 from clusterconform.decisions.fleet import survey
 from clusterconform.decisions.ledger import as_values
-from clusterconform.decisions.reaping import PassReport, reap
+from clusterconform.decisions.reaping import reap
+from clusterconform.decisions.report import PassReport
 from clusterconform.decisions.staleness import Staleness
 
 _TROUBLES: Final = {404: Trouble.GONE, 409: Trouble.CHANGED, 403: Trouble.FORBIDDEN}

@@ -1,8 +1,8 @@
 """What a profile's status says, from the verdicts on its nodes.
 
 Counts and at most 20 samples, never a list of all nodes: 12,000 names of 253 characters would burst the
-object (bug case B44). Of the conditions ``Ready`` sums up: Accepted, Conformant and no failing writes; it is
-worked out here and nowhere set by hand.
+object (bug case B44). Of the conditions ``Ready`` sums up: Accepted, Conformant and no failing writes (reaping
+that is held or in dry run does not clear it); it is worked out here and nowhere set by hand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,18 +20,20 @@ from clusterconform.contract.verdicts import (
     NodeVerdict,
     Reason,
 )
+from clusterconform.decisions.standing import Standing, reaping_allowed, reaping_status
 
 SAMPLES: Final = 20
 STATUS_FIELDS: Final = (
     "observedGeneration",
     "nodes",
+    "nodeGC",
     "conditions",
     "samples",
     "truncated",
     "servesKubeletStreaming",
 )
 _MESSAGE_LENGTH: Final = 512
-_IN_ORDER: Final = ("Accepted", "Conformant", "Ready")
+_IN_ORDER: Final = ("Accepted", "Conformant", "ReapingAllowed", "Ready")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,13 @@ class Judged:
 
 
 def status_of(
-    profile: ProfileObject, refusal: Finding | None, nodes: Sequence[Judged], *, complete: bool, now: datetime
+    profile: ProfileObject,
+    refusal: Finding | None,
+    nodes: Sequence[Judged],
+    *,
+    complete: bool,
+    now: datetime,
+    standing: Standing | None = None,
 ) -> Mapping[str, Any]:
     """The status of ``profile`` as JSON values.
 
@@ -54,6 +62,7 @@ def status_of(
         nodes: The nodes that it names, unidentified ones included.
         complete: Whether all nodes are known.
         now: Wall clock.
+        standing: Where reaping by this profile stands; None for a profile that does not reap.
     """
     own = [seen for seen in nodes if seen.verdict.identity.kind is not IdentityKind.UNIDENTIFIED]
     failing = [seen for seen in own if seen.failure]
@@ -64,13 +73,21 @@ def status_of(
         "Conformant": conformant,
         "Ready": _ready(refusal, conformant, failing),
     }
+    if standing is not None:
+        results["ReapingAllowed"] = reaping_allowed(standing)
     amiss = [seen for seen in own if seen.failure or not seen.verdict.conformant]
     status: dict[str, Any] = {
         "observedGeneration": profile.generation,
         "nodes": _counts(nodes, own),
-        "conditions": [_condition(profile, kind, *results[kind], now=now) for kind in _IN_ORDER],
+        "conditions": [
+            _condition(profile, kind, *results[kind], now=now) for kind in _IN_ORDER if kind in results
+        ],
         "truncated": len(amiss) > SAMPLES,
     }
+    if standing is not None:
+        status["nodeGC"] = reaping_status(standing)
+        if standing.last is not None:
+            status["nodes"] = {**status["nodes"], "stale": standing.last.report.survey.stale}
     if amiss:
         # An empty list would come back absent from the API server, and look like a change for ever.
         in_order = sorted(amiss, key=lambda seen: seen.node.name)

@@ -46,7 +46,13 @@ class Cluster:
     """Sends requests and maps what comes back to our errors."""
 
     def __init__(
-        self, connection: Connection, metrics: Metrics, clock: Clock, may_write: Callable[[float], bool]
+        self,
+        connection: Connection,
+        metrics: Metrics,
+        clock: Clock,
+        may_write: Callable[[float], bool],
+        *,
+        write_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
         """Send over ``connection``.
 
@@ -56,8 +62,10 @@ class Cluster:
             clock: Tells when an answer came.
             may_write: The fence, asked immediately before each request that is not a read, with the seconds
                 that the request may take.
+            write_seconds: How long a write may take; longer than the fence ever promises, and none is sent.
         """
         self._connection, self._metrics = connection, metrics
+        self._write_seconds = min(write_seconds, _TIMEOUT_SECONDS)
         self._clock, self._may_write = clock, may_write
         self._session = connection.session()
         self._last_date = ""
@@ -68,17 +76,19 @@ class Cluster:
         """Close the sockets."""
         await self._session.close()
 
-    async def send(self, request: Request, *, timeout: float = _TIMEOUT_SECONDS) -> bytes:  # noqa: ASYNC109
+    async def send(self, request: Request, *, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         """Send ``request`` and return the body of the answer.
 
         Args:
             request: What to send.
-            timeout: Seconds for the whole exchange.
+            timeout: Seconds for the whole exchange; None for what is usual.
 
         Raises:
             FencedError: It is a write and we may not write now; nothing was sent.
             ApiError: What the API server said, or that it said nothing.
         """
+        if timeout is None:
+            timeout = _TIMEOUT_SECONDS if request.method == "GET" else self._write_seconds
         try:
             return await self._send_once(request, timeout)
         except UnauthorizedError:

@@ -32,6 +32,10 @@ class ConnectionConfigError(Exception):
     """No usable configuration; the text is one sentence for a person."""
 
 
+class WriteInterruptedError(aiohttp.ClientConnectionError):
+    """The connection broke while a write was under way: it may have been carried out or not."""
+
+
 class Connection:
     """Where the API server is and who we are there; makes HTTP sessions that carry the credentials."""
 
@@ -117,7 +121,14 @@ class Connection:
             request.headers["Authorization"] = key
         if self._configuration.tls_server_name:
             request.server_hostname = self._configuration.tls_server_name
-        return await handler(request)
+        try:
+            return await handler(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if request.method == "GET":
+                raise
+            # aiohttp sends PUT and DELETE once more over another connection; what the first one did would then
+            # look like another writer's doing: a deletion of ours would read as "gone already".
+            raise WriteInterruptedError(str(error) or type(error).__name__) from error
 
 
 def _proxy_of(server: str) -> str | None:

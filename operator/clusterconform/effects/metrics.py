@@ -58,3 +58,69 @@ class Metrics:
             ["fate"],
             registry=self.registry,
         )
+        self.leader = Gauge(
+            "clusterconform_leader", "1 while this process leads, 0 while it stands by.", registry=self.registry
+        )
+        self.reaping = ReapingMetrics(self.registry)
+
+
+class ReapingMetrics:
+    """What reaping does."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything in ``registry``, with no sample yet."""
+        self.reaped = Counter(
+            "clusterconform_reaped_nodes",
+            "Nodes deleted, or that a dry run would have deleted.",
+            ["mode"],
+            registry=registry,
+        )
+        self.passes = Counter(
+            "clusterconform_reaping_passes",
+            "Reaping passes by how they ended: Done, the guard that refused, or the reason of an error.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.last_pass = Gauge(
+            "clusterconform_reaping_last_pass_timestamp_seconds",
+            "When the last reaping pass began; 0 before the first.",
+            registry=registry,
+        )
+        self.held = Gauge(
+            "clusterconform_reaping_held_nodes",
+            "Stale nodes that the last pass did not delete, by what held them.",
+            ["reason"],
+            registry=registry,
+        )
+        self.reaping_allowed = Gauge(
+            "clusterconform_reaping_allowed",
+            "1 for the reason that the condition ReapingAllowed now gives.",
+            ["status", "reason"],
+            registry=registry,
+        )
+        self.budget_left = Gauge(
+            "clusterconform_reaping_budget_left_nodes", "Deletions left in the window.", registry=registry
+        )
+        self.oldest_stale = Gauge(
+            "clusterconform_reaping_oldest_stale_age_seconds",
+            "How long the oldest stale node has not been Ready; 0 without one.",
+            registry=registry,
+        )
+        self.trusted = Gauge(
+            "clusterconform_reaping_trusted_seconds",
+            "Seconds of trust earned since the last doubt about clocks or the fleet.",
+            registry=registry,
+        )
+        self.ledger_bytes = Gauge(
+            "clusterconform_ledger_bytes", "Size of the ledger, which may hold 262144.", registry=registry
+        )
+        self.malformed_lines = Gauge(
+            "clusterconform_ledger_malformed_lines",
+            "Lines of the ledger that cannot be read; each counts as a deletion while it may lie in the window.",
+            registry=registry,
+        )
+        self.terminating = Gauge(
+            "clusterconform_nodes_terminating",
+            "Nodes whose deletion is under way; one that stays has a finalizer that nobody removes.",
+            registry=registry,
+        )

@@ -10,7 +10,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from clusterconform.contract.names import API_VERSION, NAMESPACE, PLURAL, SEEDED_KEY, STATE_CONFIGMAP
+from clusterconform.contract.names import (
+    API_VERSION,
+    FIRST_LEDGER_KEY,
+    NAMESPACE,
+    PLURAL,
+    SEEDED_KEY,
+    STATE_CONFIGMAP,
+)
 from clusterconform.contract.request import JSON, Json, Request
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.errors import ConflictError, NotFoundError
@@ -33,8 +40,8 @@ async def seed(cluster: Cluster, manifests: Iterable[Json], present: Iterable[st
     wanted = {manifest["metadata"]["name"]: manifest for manifest in manifests}
     state = await _state(cluster)
     if state is None:
-        seeded = set(wanted) if any(present) else set()
-        state = await _create_state(cluster, seeded)
+        first = not any(present)
+        state = await _create_state(cluster, set() if first else set(wanted), first=first)
     seeded = {name for name in str((state.get("data") or {}).get(SEEDED_KEY, "")).split(",") if name}
     created = []
     for name in sorted(wanted.keys() - seeded):
@@ -57,12 +64,14 @@ async def _state(cluster: Cluster) -> Any | None:
         return None
 
 
-async def _create_state(cluster: Cluster, seeded: set[str]) -> Any:
+async def _create_state(cluster: Cluster, seeded: set[str], *, first: bool) -> Any:
+    # On a first installation nothing was ever deleted: its ledger is complete (effects.ledger).
+    new = {FIRST_LEDGER_KEY: "true"} if first else {}
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": STATE_CONFIGMAP, "namespace": NAMESPACE},
-        "data": {SEEDED_KEY: ",".join(sorted(seeded))},
+        "data": {SEEDED_KEY: ",".join(sorted(seeded)), **new},
     }
     try:
         await cluster.send(Request(method="POST", path=_STATE, content_type=JSON, body=body))

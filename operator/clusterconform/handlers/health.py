@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from clusterconform.effects.clock import Clock
+from clusterconform.effects.elector import Elector
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
 from clusterconform.handlers.resync import Resync
@@ -15,20 +16,30 @@ from clusterconform.handlers.resync import Resync
 # Kopf gives a silent watch 70 s and opens another; three times that with neither a byte nor an attempt means
 # that nobody is watching any more.
 DEAF_SECONDS: Final = 210.0
+# Bookmarks come each minute: a stream that is silent for longer than two of them proves nothing any more.
+HEARING_SECONDS: Final = 130.0
 
 
 class Health:
     """Tells whether we are alive and ready."""
 
-    def __init__(self, *, clock: Clock, stream: NodeStream, resync: Resync, metrics: Metrics) -> None:
-        """Judge by ``stream`` and ``resync``."""
+    def __init__(
+        self, *, clock: Clock, stream: NodeStream, resync: Resync, elector: Elector, metrics: Metrics
+    ) -> None:
+        """Judge by ``stream``, ``resync`` and ``elector``."""
         self._clock, self._stream, self._resync, self._metrics = clock, stream, resync, metrics
+        self._elector = elector
+        metrics.leader.set_function(lambda: float(elector.valid_for(0)))
         metrics.stream_age.set_function(self.stream_age)
         metrics.synced_age.set_function(self._synced_age)
 
     def stream_age(self) -> float:
         """Seconds since the node stream brought a byte; -1 before the first."""
         return -1.0 if self._stream.last_byte is None else self._clock.uptime() - self._stream.last_byte
+
+    def hears(self) -> bool:
+        """Whether the node stream brought a byte lately: what it did not bring has not happened."""
+        return 0 <= self.stream_age() < HEARING_SECONDS
 
     def dead(self) -> str:
         """Why we are not alive; empty when we are.
@@ -41,8 +52,12 @@ class Health:
         return f"nobody has watched nodes for {silent:.0f} s" if silent > DEAF_SECONDS else ""
 
     def unready(self) -> str:
-        """Why we are not ready; empty when we are."""
-        return "" if self._resync.synced_at is not None else "nodes and profiles are not known yet"
+        """Why we are not ready; empty when we are: leading with all nodes known, or able to take over."""
+        if self._elector.valid_for(0):
+            return "" if self._resync.synced_at is not None else "nodes and profiles are not known yet"
+        if self._elector.standby_healthy():
+            return ""
+        return f"standing by without a Lease: {self._elector.trouble or 'it was not read yet'}"
 
     def _synced_age(self) -> float:
         synced = self._resync.synced_at

@@ -7,23 +7,28 @@ import platform
 import signal
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import kopf
 from aiohttp import web
 
+from clusterconform.contract.lease import LeaseTimings, Term
 from clusterconform.contract.settings import Bound
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.connection import Connection
+from clusterconform.effects.elector import Elector, LeadershipLostError, new_identity
 from clusterconform.effects.events import EventRecorder
+from clusterconform.effects.ledger import Ledger
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
 from clusterconform.handlers import preflight, watching
 from clusterconform.handlers.cache import Cache
 from clusterconform.handlers.health import Health
 from clusterconform.handlers.nodes import NodeReconciler
+from clusterconform.handlers.reaping import Reaper
 from clusterconform.handlers.resync import Resync
 from clusterconform.handlers.status import StatusReporter
 
@@ -41,6 +46,9 @@ class Settings:
         host: Where to listen for health and metrics.
         port: On which port; 0 for any free one.
         slim_stream: Whether the node stream is cut down; False changes speed only.
+        lease: How long leadership lasts.
+        node_name: The node on which we run; empty when unknown.
+        nodegc: The environment's OUTPOST_NODEGC, which can make reaping milder.
     """
 
     kubeconfig: Path | None = None
@@ -49,12 +57,16 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     slim_stream: bool = True
+    lease: LeaseTimings = field(default_factory=LeaseTimings)
+    node_name: str = ""
+    nodegc: str = ""
 
 
 async def operate(settings: Settings) -> None:
-    """Run until SIGINT or SIGTERM.
+    """Stand by, lead, and run until SIGINT or SIGTERM.
 
     Raises:
+        LeadershipLostError: Another leads, or may soon: this process must begin anew.
         ConnectionConfigError: No usable kubeconfig.
         NotReadyError: Something is missing in the cluster that only a person can bring.
         OSError: The port is taken.
@@ -65,22 +77,50 @@ async def operate(settings: Settings) -> None:
     await connection.open()
     clock, metrics = Clock(), Metrics()
     metrics.build.info({"version": version("clusterconform"), "python": platform.python_version()})
-    # The fence is open as long as this process runs: it is the only one. Leader election closes it.
-    cluster = Cluster(connection, metrics, clock, may_write=lambda _: not stop.is_set())
+    # Two clients, since the election must go on while everything else is fenced off.
+    election = Cluster(connection, metrics, clock, may_write=lambda _: True)
+    elector = Elector(election, clock, new_identity(), settings.lease)
+    cluster = Cluster(
+        connection,
+        metrics,
+        clock,
+        may_write=lambda seconds: elector.valid_for(seconds) and not stop.is_set(),
+        write_seconds=settings.lease.longest_write,
+    )
     try:
         async with _until(stop):
-            await _Operator(settings, connection, cluster, clock, metrics).run(stop)
+            parts = _Operator(
+                settings,
+                connection=connection,
+                cluster=cluster,
+                clock=clock,
+                metrics=metrics,
+                elector=elector,
+            )
+            await parts.run(stop)
     finally:
         await cluster.close()
+        # After all work has stopped: the next one leads at once.
+        await elector.release()
+        await election.close()
 
 
 class _Operator:
     """The parts, and who is told what."""
 
     def __init__(
-        self, settings: Settings, connection: Connection, cluster: Cluster, clock: Clock, metrics: Metrics
+        self,
+        settings: Settings,
+        *,
+        connection: Connection,
+        cluster: Cluster,
+        clock: Clock,
+        metrics: Metrics,
+        elector: Elector,
     ) -> None:
         self.settings, self.connection, self.cluster, self.clock = settings, connection, cluster, clock
+        self.metrics, self.elector = metrics, elector
+        self.reaper: Reaper | None = None
         self.cache = Cache()
         self.stream = NodeStream(
             metrics,
@@ -103,6 +143,7 @@ class _Operator:
             metrics=metrics,
             complete=lambda: self.resync.synced_at is not None,
             catalogue_changed=self.everything_due,
+            standing=lambda backend: self.reaper.standing(backend) if self.reaper else None,
         )
         self.nodes = NodeReconciler(
             cache=self.cache,
@@ -114,7 +155,7 @@ class _Operator:
             bound=settings.bound,
             changed=self.status.due,
         )
-        self.health = Health(clock=clock, stream=self.stream, resync=self.resync, metrics=metrics)
+        self.health = Health(clock=clock, stream=self.stream, resync=self.resync, elector=elector, metrics=metrics)
 
     def _node_due(self, name: str) -> None:
         self.nodes.queue.add(name)
@@ -127,7 +168,7 @@ class _Operator:
             self.status.due(name)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve health at once, wait for the cluster, then work for ever."""
+        """Serve health at once, wait for the cluster and for leadership, then work for ever."""
         sessions = watching.Sessions(self.connection, self.stream)
         registry = watching.registry_of(
             cache=self.cache,
@@ -140,16 +181,53 @@ class _Operator:
             fields = {"server": self.connection.server, "bound": self.settings.bound, "port": port}
             log.info("started", extra={"fields": fields})
             await preflight.check(self.cluster)
-            async with asyncio.TaskGroup() as tasks:
-                # Kopf waits at its end for tasks that began after it did, so ours begin before.
-                for work in (
-                    self.nodes.queue.run(),
-                    self.status.run(self.nodes),
-                    self.events.run(),
-                    self._keep_complete(),
-                ):
-                    tasks.create_task(work)
-                tasks.create_task(watching.watch(registry, sessions, lambda: _stop_on_signals(stop)))
+            self.reaper = self._reaper(await self.elector.acquire())
+            lost: BaseException | None = None
+            try:
+                await self._lead(registry, sessions, self.reaper, stop)
+            except* LeadershipLostError as errors:
+                # Outside of this block, or it would be wrapped into a group again.
+                (lost, *_) = errors.exceptions
+            if lost is not None:
+                raise lost
+
+    def _reaper(self, term: Term) -> Reaper:
+        return Reaper(
+            cache=self.cache,
+            nodes=self.nodes,
+            cluster=self.cluster,
+            clock=self.clock,
+            events=self.events,
+            metrics=self.metrics.reaping,
+            ledger=Ledger(self.cluster, term),
+            bound=self.settings.bound,
+            word=self.settings.nodegc,
+            own_node=self.settings.node_name,
+            synced_at=lambda: self.resync.synced_at,
+            hears=self.health.hears,
+            clock_difference=self.elector.clock_difference,
+            changed=self.status.due,
+        )
+
+    async def _lead(
+        self,
+        registry: kopf.OperatorRegistry,
+        sessions: watching.Sessions,
+        reaper: Reaper,
+        stop: asyncio.Event,
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            # Kopf waits at its end for tasks that began after it did, so ours begin before.
+            for work in (
+                self.elector.keep(),
+                self.nodes.queue.run(),
+                self.status.run(self.nodes),
+                self.events.run(),
+                self._keep_complete(),
+                reaper.run(),
+            ):
+                tasks.create_task(work)
+            tasks.create_task(watching.watch(registry, sessions, lambda: _stop_on_signals(stop)))
 
     async def _keep_complete(self) -> None:
         await self.resync.first()

@@ -8,6 +8,7 @@ from typing import Any, Final
 from clusterconform.contract.names import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
 from clusterconform.contract.request import APPLY_PATCH, Request
+from clusterconform.decisions.standing import Standing
 from clusterconform.decisions.summary import STATUS_FIELDS, Judged, node_counts, status_of
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster, decoded
@@ -37,6 +38,7 @@ class StatusReporter:
         metrics: Metrics,
         complete: Callable[[], bool],
         catalogue_changed: Callable[[], None],
+        standing: Callable[[str], Standing | None],
     ) -> None:
         """Report on the profiles of ``cache``.
 
@@ -47,7 +49,9 @@ class StatusReporter:
             metrics: Gets the counts.
             complete: Tells whether all nodes are known.
             catalogue_changed: Told when the answer to a write brought an edit.
+            standing: Where reaping by a profile stands.
         """
+        self._standing = standing
         self._cache, self._cluster, self._clock, self._metrics = cache, cluster, clock, metrics
         self._complete, self._catalogue_changed = complete, catalogue_changed
         self._started = clock.uptime()
@@ -118,7 +122,8 @@ class StatusReporter:
     async def _write(self, profile: ProfileObject, judged: list[Judged], *, complete: bool) -> None:
         refusal = self._cache.catalogue.refusals.get(profile.name)
         now = self._clock.moment().wall
-        status = status_of(profile, refusal, judged, complete=complete, now=now)
+        standing = None if refusal else self._standing(profile.name)
+        status = status_of(profile, refusal, judged, complete=complete, now=now, standing=standing)
         if {field: profile.status[field] for field in STATUS_FIELDS if field in profile.status} == status:
             return
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from clusterconform.contract.lease import unheld
 from clusterconform.sandbox.admin import Admin, RequestRefused
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.certificates import Authority, signing_pair, write_privately
@@ -264,6 +265,15 @@ class ControlPlane:
                 credential=self.authority.client(user, members),
             )
         return path
+
+    def vacate(self) -> None:
+        """Make the operator's Lease as it is when the last leader has just left in order.
+
+        Without one the first operator waits for as long as a Lease lasts, since a leader may live whose Lease
+        was deleted; in a sandbox there is none. Needs the operator's namespace.
+        """
+        request = unheld()
+        self.admin.create(request.path, {**request.body, "spec": {"holderIdentity": ""}})
 
     def service_account_kubeconfig(self, namespace: str, name: str, *, seconds: int = _TOKEN_SECONDS) -> Path:
         """Give a kubeconfig with a fresh token of a service account that exists.

@@ -69,6 +69,7 @@ def install(plane: ControlPlane) -> list[str]:
         seconds=_SERVED_SECONDS,
         programs=plane.programs.running,
     )
+    plane.vacate()
     return list(_FILES)
 
 

@@ -9,7 +9,7 @@ from bench.report import Figure, Series
 from bench.scene import scene
 from bench.subjects import OURS
 
-NAME: Final = "against size"
+NAME: Final = "against size, nodes"
 
 _MOST_RUNS: Final = 3
 _GROWING: Final = (
@@ -48,7 +48,7 @@ def _per_node(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
     units = {"s": ("ms", 1000.0), "MiB": ("KiB", 1024.0)}
     return [
         Figure(
-            benchmark=f"{NAME}, for each node",
+            benchmark="against size, for each node",
             subject=figure.subject,
             name=figure.name,
             unit=units[figure.unit][0],
@@ -67,7 +67,7 @@ def _growth(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
     medians = {(figure.subject, figure.name): figure.median for figure in figures}
     return [
         Figure(
-            benchmark=f"{NAME}, growth from the size before; 1 is linear",
+            benchmark="against size, growth of the medians from the size before; 1 is linear",
             subject=_subject(large),
             name=name,
             unit="",
@@ -80,4 +80,4 @@ def _growth(figures: list[Figure], sizes: tuple[int, ...]) -> list[Figure]:
 
 
 def _subject(size: int) -> str:
-    return f"{size:,} nodes"
+    return f"{size:,}"

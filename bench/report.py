@@ -143,7 +143,8 @@ def markdown(sheet: Sheet) -> str:
     for row in sheet.rows:
         cells = [_markdown_cell(row, figure) if figure else "" for figure in row.cells]
         lines.append([row.name, *([row.goal] if goals else []), *cells])
-    return f"**{sheet.title}**: {sheet.note}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    note = f": {sheet.note}" if sheet.note else ""
+    return f"**{sheet.title}**{note}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _markdown_cell(row: Row, figure: Figure) -> str:
@@ -163,7 +164,7 @@ def _sheet(title: str, figures: list[Figure]) -> Sheet:
     names = dict.fromkeys(figure.name for figure in figures)
     rows = [_row(name, [cells.get((name, subject)) for subject in subjects]) for name in names]
     runs = {len(figure.runs) for figure in figures}
-    note = "one run" if runs == {1} else f"median of {_range(runs)} runs, and least…most"
+    note = "" if runs == {1} else f"median of {_range(runs)} runs, and least…most"
     return Sheet(title=title, note=note, subjects=subjects, rows=rows)
 
 

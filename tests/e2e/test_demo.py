@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterconform.cli.demo import death
 from clusterconform.cli.demo.acts import Act, perform, three_acts
 from clusterconform.cli.demo.watch import NodeWatch
 from clusterconform.contract.names import RUNTIME_LABEL
@@ -54,12 +55,12 @@ def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_three_acts_are_healed_and_nothing_is_left(builder: Builder, temporary: Path) -> None:
+@pytest.mark.timeout(600)
+def test_four_acts_come_to_their_end_and_nothing_is_left(builder: Builder, temporary: Path) -> None:
     with demo(temporary, "--once", "--nodes", "12") as process:
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=540)
     assert process.returncode == 0, said
-    titles = re.findall(r"^(\d)\. (.+): \S+$", said, re.MULTILINE)
-    assert [number for number, _ in titles] == ["1", "2", "3"]
+    assert re.findall(r"^(\d)\. .+: \S+", said, re.MULTILINE) == ["1", "2", "3", "4"]
     repaired = re.findall(r"repaired (\d+) ms after the API server accepted the drift", said)
     assert len(repaired) == 3
     assert f"All 3 acts were healed, after {', '.join(repaired)} ms." in said
@@ -70,16 +71,21 @@ def test_three_acts_are_healed_and_nothing_is_left(builder: Builder, temporary: 
         "outpost.dhnt.io/runtime is agent, not virtual",
     ]
     assert said.count("RuntimeConformant on the node: True (Conforms)") == 3
-    assert re.search(r"^k3s +agent +8 +8 +0 +True$", said, re.MULTILINE)
-    assert re.search(r"^vk-podman +virtual +2 +1 +1 +False$", said, re.MULTILINE)
+    assert re.search(r"^k3s +agent +7 +7 +0 +True$", said, re.MULTILINE)
+    assert re.search(r"^vk-podman +virtual +3 +2 +1 +False$", said, re.MULTILINE)
     assert "False there (KubeletEndpointAdvertised)" in said
+    assert re.search(rf"^operator  .*event=deleted  node={death.AGENT}  uid=", said, re.MULTILINE)
+    assert f"{death.TWIN}, of the same host and as dead, is kept: undetermined (NotAnAgent)" in said
+    assert re.search(r"the outage is refused: ReapingAllowed is False \(MassStale\): \d+/\d+ agents", said)
+    assert "5 of 5 silent agents are still there" in said
     assert (left_of(temporary), list(temporary.iterdir())) == ([], [])
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_it_is_yours_until_ctrl_c(builder: Builder, temporary: Path) -> None:
     kubeconfig = temporary.parent / "kubeconfig"
-    with demo(temporary, "--nodes", "8", "--kubeconfig-out", str(kubeconfig)) as process:
+    with demo(temporary, "--nodes", "10", "--kubeconfig-out", str(kubeconfig)) as process:
         assert process.stdout is not None
         said = "".join(_until(process.stdout, "from here on"))
         assert f"{kubeconfig} get rtp -w" in said

@@ -25,11 +25,11 @@ def _absent(_ctx: click.Context, _param: click.Parameter, value: Path | None) ->
     epilog="""\b
 Examples:
   clusterconform sandbox                  # stays until Ctrl-C
-  clusterconform sandbox --once           # ends by itself; exit code 0 if every drift was healed
+  clusterconform sandbox --once           # ends by itself; exit code 0 if every act came to its end
   clusterconform sandbox --nodes 500 --kubeconfig-out ./sandbox.kubeconfig
 Docs: docs/sandbox.md"""
 )
-@click.option("--once", is_flag=True, help="End after the three acts of drift.")
+@click.option("--once", is_flag=True, help="End after the four acts, in about two minutes.")
 @click.option(
     "--nodes",
     type=click.IntRange(SMALLEST, LARGEST),
@@ -49,12 +49,12 @@ Docs: docs/sandbox.md"""
     help="Write the administrator's kubeconfig here too; removed at the end.",
 )
 def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path | None) -> None:
-    """Start a control plane on this machine, a mixed fleet and the operator; let nodes drift and heal.
+    """Start a control plane on this machine, a mixed fleet and the operator; let nodes drift, heal and die.
 
     The first run builds the programs from pinned sources, which takes minutes; later ones take seconds.
-    Everything listens on this machine only, and is stopped and removed at the end. Exit codes: 0 every drift
-    was healed, 1 one was not or something could not be built or started (one sentence says what), 130 Ctrl-C
-    before the end of the acts.
+    Everything listens on this machine only, and is stopped and removed at the end. Exit codes: 0 every act
+    came to its end, 1 one did not or something could not be built or started (one sentence says what), 130
+    Ctrl-C before the end of the acts.
     """
     # Imported here: half a second that the help of the other commands need not wait for.
     from clusterconform.cli.demo.screen import Screen  # noqa: PLC0415

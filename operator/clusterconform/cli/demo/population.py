@@ -9,12 +9,13 @@ from datetime import datetime
 from itertools import cycle, islice, product
 from typing import Any, Final
 
+from clusterconform.cli.demo import death
 from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, RUNTIME_LABEL
 from clusterconform.sandbox.fleet import HOSTS, VIRTUAL_BACKENDS
 from clusterconform.sandbox.kwok import kept_alive
 from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node
 
-SMALLEST: Final = 8
+SMALLEST: Final = 10
 LARGEST: Final = 1000
 STOCK_BACKEND: Final = "vk-podman"
 # Hosts of their own, so that neither name is taken.
@@ -22,6 +23,7 @@ HOLLOW_HOST: Final = "oak"
 STOCK_NODE: Final = f"willow-{STOCK_BACKEND}"
 
 _REAL: Final = 2  # the real kubelet and the stock virtual-kubelet
+_DEAD: Final = 2  # an agent and a virtual node that are dead from the beginning (cli.demo.death)
 _VIRTUAL_SHARE: Final = 4  # one imitated node in four is virtual
 _DRIFTED_SHARE: Final = 5  # every fifth agent arrives without its runtime label
 
@@ -57,17 +59,18 @@ class Population:
     @property
     def conforming(self) -> set[str]:
         """The names of all nodes that conform in the end: all but the stock virtual-kubelet's."""
-        return {node["metadata"]["name"] for node in (*self.agents, *self.virtual)} | {self.hollow}
+        names = {node["metadata"]["name"] for node in (*self.agents, *self.virtual)}
+        return names | {self.hollow, death.AGENT, death.TWIN}
 
 
 def populate(size: int, *, now: datetime) -> Population:
-    """Describe ``size`` nodes, the two real ones included.
+    """Describe ``size`` nodes, the two real ones and the two dead ones included.
 
     Args:
         size: from ``SMALLEST`` to ``LARGEST``.
         now: the moment of their first heartbeat.
     """
-    imitated = size - _REAL
+    imitated = size - _REAL - _DEAD
     pairs = list(product(HOSTS, VIRTUAL_BACKENDS))
     count = min(max(len(VIRTUAL_BACKENDS), imitated // _VIRTUAL_SHARE), len(pairs))
     virtual = [virtual_node(host, backend, now=now) for host, backend in pairs[:count]]

@@ -10,9 +10,10 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from clusterconform.cli.demo import profiles, stay
+from clusterconform.cli.demo import death, profiles, stay
 from clusterconform.cli.demo.acts import HEAL_SECONDS, Act, Outcome, perform, taints_of, three_acts
 from clusterconform.cli.demo.board import Board, about
+from clusterconform.cli.demo.death import Death
 from clusterconform.cli.demo.kubectl import Kubectl
 from clusterconform.cli.demo.population import STOCK_BACKEND, STOCK_NODE, Population, populate
 from clusterconform.cli.demo.profiles import Observer, Row
@@ -21,6 +22,7 @@ from clusterconform.cli.demo.world import ACCOUNT, Operator, install, locate, st
 from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, PROVIDER_TAINT_KEY, RUNTIME_LABEL
 from clusterconform.effects.clock import Clock
 from clusterconform.sandbox.builder import Builder
+from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.fleet import Fleet
 from clusterconform.sandbox.parts import (
@@ -42,6 +44,8 @@ _CHECK_SECONDS: Final = 0.5
 _SETTLED_SECONDS: Final = 120.0
 _TOLD_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.2
+# A silent node is missed after 25 s instead of 50, so that the last act is shorter.
+_IMPATIENT: Final = NodeLifecycle(monitor_period=1, monitor_grace_period=25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ def play(wishes: Wishes, screen: Screen) -> str:
     """Give the demo; whatever it started is ended and removed when this returns or raises.
 
     Returns:
-        Why it failed, as one sentence; empty if every act was healed.
+        Why it failed, as one sentence; empty if every act came to its end.
 
     Raises:
         PartUnavailable: a part is nowhere and cannot be built.
@@ -101,6 +105,7 @@ class Demo:
         self._observer: Observer | None = None
         self._acting = False
         self._operator: Operator
+        self._fleet: Fleet
         self._kubectl: Kubectl
         self._population: Population = populate(wishes.nodes, now=Clock().moment().wall)
         screen.picture(self._scene, board.sentence)
@@ -125,7 +130,7 @@ class Demo:
         self._settle()
 
     def perform(self) -> str:
-        """Play the acts; say in one sentence what was not healed, or nothing."""
+        """Play the acts; say in one sentence what did not come to pass, or nothing."""
         self._acting = True
         virtual = self._population.virtual_names
         played = three_acts(self._population.hollow, virtual[1], virtual[2])
@@ -137,7 +142,9 @@ class Demo:
             self._screen.heading(f"All {len(outcomes)} acts were healed, after {times} ms.")
         elif not self._wishes.once:
             self._screen.heading(failure)
-        return failure
+        agents = [node["metadata"]["name"] for node in self._population.agents]
+        last = Death(self._screen, self._plane, self._fleet, self._operator, self._kubectl)
+        return failure or last.play(len(played) + 1, agents).failure
 
     def stay(self) -> None:
         """Tell what can be tried, and follow the operator's log until a signal ends it."""
@@ -170,14 +177,17 @@ class Demo:
 
     def _open_fleet(self) -> None:
         plane, screen, people = self._plane, self._screen, self._population
-        fleet = Fleet(plane)
+        fleet = self._fleet = Fleet(plane)
         with screen.doing("creating virtual nodes"):
-            fleet.create_nodes(people.virtual)
+            fleet.create_nodes([*people.virtual, *death.dead(now=Clock().moment().wall)])
             fleet.heartbeats.keep(people.virtual_names)
-        screen.say(f"{len(people.virtual)} virtual nodes are there, one of them without its taint")
+        screen.say(
+            f"{len(people.virtual)} virtual nodes are there, one of them without its taint; and two dead ones, "
+            f"{death.AGENT} and {death.TWIN}"
+        )
         self._await(KUBE_CONTROLLER_MANAGER)
         with screen.doing("starting kube-controller-manager, about 5 s"):
-            self._programs.append(plane.start_controller_manager())
+            self._programs.append(plane.start_controller_manager(_IMPATIENT))
         screen.say("kube-controller-manager runs")
         self._await(KWOK)
         with screen.doing("starting kwok and creating agents"):

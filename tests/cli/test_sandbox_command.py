@@ -275,7 +275,7 @@ def test_a_node_without_our_condition_has_an_empty_one() -> None:
 @pytest.mark.parametrize("size", [SMALLEST, 12, 40, LARGEST])
 def test_a_fleet_has_all_kinds_and_so_many_nodes(size: int) -> None:
     people = populate(size, now=NOW)
-    assert len(people.conforming) == len(people.agents) + len(people.virtual) + 1 == size - 1
+    assert len(people.conforming) == len(people.agents) + len(people.virtual) + 3 == size - 1
     assert STOCK_NODE not in people.conforming
     backends = {node["metadata"]["labels"][BACKEND] for node in people.virtual}
     assert backends == {"vk-podman", "vk-native", "vk-ollama"}

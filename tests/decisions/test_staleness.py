@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -293,6 +294,25 @@ def test_rule_10_our_own_node_is_never_touched() -> None:
 )
 def test_rule_11_evidence_against_the_labels_is_never_overruled_d1(changes: Json) -> None:
     assert answer(dead(**changes)) == (UNDETERMINED, Reason.IDENTITY_CONFLICT)
+
+
+@pytest.mark.parametrize(
+    ("args", "outcome"),
+    [
+        (["agent", "--node-label", "outpost.dhnt.io/host=pi-zero"], UNDETERMINED),
+        (["agent", "--node-label=outpost.dhnt.io/host=pi-zero"], UNDETERMINED),
+        (["agent", "--node-label", "outpost.dhnt.io/host=pi"], Outcome.STALE),
+        (["agent", "--node-name", "pi-zero"], Outcome.STALE),
+        (["agent"], Outcome.STALE),
+    ],
+)
+def test_rule_11_a_host_label_that_is_not_the_one_it_was_started_with_proves_nothing_d1(
+    args: list[str], outcome: Outcome
+) -> None:
+    other = dead("pi-zero-1", host="pi", annotations={"k3s.io/node-args": json.dumps(args)})
+    found = judged(other)
+    assert found.outcome is outcome
+    assert (found.reason is Reason.IDENTITY_CONFLICT) == (outcome is UNDETERMINED)
 
 
 @pytest.mark.parametrize("mark", [RUNTIME_MARK, BACKEND_MARK])

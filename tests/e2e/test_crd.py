@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 from typing import Any, Final
 
 import msgspec
-import pykube  # type: ignore[import-untyped] # it ships no types
+import pykube
 import pytest
 import requests
 import yaml

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pykube  # type: ignore[import-untyped] # it ships no types
+import pykube
 import pytest
 import requests
 import yaml

@@ -4,19 +4,21 @@ A minute is the shortest grace that the API server accepts, so the long stories 
 play several deaths at once.
 """
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from operators import NODES, PROFILES, ROOT, World, install, operator
+from operators import NODES, PROFILES, PROGRAM, ROOT, World, install, operator
 
 from clusterconform.cli.demo.shipped import apply_file
-from clusterconform.contract.names import KEEP_ANNOTATION
+from clusterconform.contract.names import APPROVE_ANNOTATION, KEEP_ANNOTATION
 from clusterconform.contract.times import parse_time
+from clusterconform.effects.clock import Clock
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
@@ -27,10 +29,18 @@ from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node
 LEDGER = "/api/v1/namespaces/clusterconform-system/configmaps/clusterconform-ledger"
 GRACE = timedelta(minutes=1)
 SHORT = {
-    "grace": "1m", "interval": "10s", "settle": "0s", "minUptime": "0s",
-    "maxDeletes": 100, "maxReapedPercentPerDay": 100,
+    "grace": "1m",
+    "interval": "10s",
+    "settle": "0s",
+    "minUptime": "0s",
+    "maxDeletes": 100,
+    "maxReapedPercentPerDay": 100,
 }
 HOSTS = ("alder", "birch", "cedar", "elm", "hazel", "larch")
+
+
+def now() -> datetime:
+    return Clock().moment().wall
 
 
 @dataclass
@@ -49,8 +59,8 @@ class Stage:
 
     def dead(self, host: str, *, index: int = 0, **metadata: Any) -> str:
         """An agent that is missed from its first second on; its name."""
-        now = datetime.now(UTC)
-        raw = agent_node(host, index=index, now=now, silent_since=now + timedelta(seconds=2))
+        at = now()
+        raw = agent_node(host, index=index, now=at, silent_since=at + timedelta(seconds=2))
         for key, value in metadata.items():
             raw["metadata"][key] = {**raw["metadata"].get(key, {}), **value}
         name: str = self.plane.admin.create(NODES, raw)["metadata"]["name"]
@@ -58,7 +68,7 @@ class Stage:
 
     def alive(self, *hosts: str) -> list[str]:
         """Agents that kwok keeps alive; their names."""
-        self.fleet.create_nodes(kept_alive(agent_node(host, now=datetime.now(UTC))) for host in hosts)
+        self.fleet.create_nodes(kept_alive(agent_node(host, now=now())) for host in hosts)
         names = [agent_name(host, 0) for host in hosts]
         self.fleet.await_ready(names)
         return names
@@ -73,6 +83,17 @@ class Stage:
         text = self.plane.admin.get(LEDGER)["data"]["ledger.jsonl"]
         lines = [msgspec.json.decode(line) for line in text.splitlines()]
         return [line for line in lines if event in {"", line["event"]}]
+
+    def reap(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """What ``clusterconform reap`` does for the administrator."""
+        return subprocess.run(
+            [PROGRAM, "reap", "--kubeconfig", str(self.plane.kubeconfig), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
 
     def reaping(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.world.profile("k3s").get("status", {}).get("nodeGC", {})
@@ -115,12 +136,12 @@ def test_the_dead_go_the_living_stay_and_an_outage_is_refused_until_trust_is_ear
     oak, ash, elder = agent_name("oak", 0), agent_name("ash", 0), agent_name("elder", 0)
     hollow = {}
     for host, name in (("oak", oak), ("ash", ash), ("elder", elder)):
-        model = agent_node(host, now=datetime.now(UTC))["metadata"]
+        model = agent_node(host, now=now())["metadata"]
         own = {key: value for key, value in model["labels"].items() if key.startswith("outpost.dhnt.io/")}
         hollow[name] = fleet.start_hollow_kubelet(name, labels=own, annotations=model["annotations"])
     fleet.await_ready([*living, *hollow])
-    now = datetime.now(UTC)
-    twin = virtual_node("oak", "vk-podman", now=now, silent_since=now + timedelta(seconds=2))
+    at = now()
+    twin = virtual_node("oak", "vk-podman", now=at, silent_since=at + timedelta(seconds=2))
     twin_name = stage.plane.admin.create(NODES, twin)["metadata"]["name"]
     kept = stage.dead("maple", annotations={KEEP_ANNOTATION: "being repaired"})
     master = stage.dead("rowan", labels={"node-role.kubernetes.io/control-plane": "anything"})
@@ -135,28 +156,46 @@ def test_the_dead_go_the_living_stay_and_an_outage_is_refused_until_trust_is_ear
         assert [line["event"] for line in stage.lines()] == ["intended", "deleted"]
         assert "kube-system/" in stage.lines("deleted")[0]["detail"]
         world.until(lambda: stage.held().get(kept) == "Kept", "the kept one is named")
+        assert stage.held()[stranger] == "IdentityConflict"
         assert {twin_name, kept, master, stranger} < stage.names()
         world.until(lambda: _events(stage, "Reaped") == [oak], "an Event of the profile tells of it")
 
-        # All of kwok's agents and one real kubelet fall silent at once: more than half of the fleet.
+        # All of kwok's agents and two real kubelets fall silent at once: more than half of the fleet.
         fleet.silence(living)
         hollow[ash].kill()
+        hollow[elder].kill()
         world.until(lambda: stage.allowed() == ("False", "MassStale"), "the outage is refused", seconds=150)
-        (refusal,) = stage.lines("refused_mass_stale")
-        assert (refusal["stale"], refusal["scope"]) == (8, 9)
+        refusal = stage.lines("refused_mass_stale")[0]
+        assert refusal["stale"] * 2 > refusal["scope"]
+        world.until(lambda: {ash, elder} <= {*stage.held()}, "both are held", seconds=60)
         assert stage.deletions() == [oak]
+
+        # One of them was thrown away, and a person says so.
+        for arguments, code, words in (
+            ((elder,), 2, "say --yes"),
+            ((twin_name, "--yes"), 1, "NotAnAgent"),
+            ((kept, "--yes"), 1, "Kept"),
+            ((elder, "--yes"), 0, f"{elder} was reaped."),
+        ):
+            done = stage.reap(*arguments)
+            assert done.returncode == code, done.stdout + done.stderr
+            assert words in done.stdout + done.stderr
+        assert stage.deletions() == [oak, elder]
+        annotations = world.profile("k3s")["metadata"].get("annotations") or {}
+        assert APPROVE_ANNOTATION not in annotations
+        assert stage.allowed() == ("False", "MassStale")
 
         # The outage ends; what stays dead must have been dead for a grace in which nothing was doubtful.
         fleet.revive(living)
         fleet.await_ready(living)
-        ended = datetime.now(UTC)
+        ended = now()
         world.until(lambda: stage.allowed() == ("False", "Untrusted"), "trust is being earned", seconds=60)
         assert stage.held()[ash] == "Untrusted"
         world.until(lambda: world.gone(f"{NODES}/{ash}"), f"{ash} is reaped", seconds=180)
         assert _at(stage.lines("deleted")[-1]) - ended > GRACE - timedelta(seconds=15)
-        assert stage.deletions() == [oak, ash]
-        assert running.metric("clusterconform_reaped_nodes_total") == 2
-    assert stage.names() >= {*living, elder, twin_name, kept, master, stranger}
+        assert stage.deletions() == [oak, elder, ash]
+        assert running.metric("clusterconform_reaped_nodes_total") == 3
+    assert stage.names() >= {*living, twin_name, kept, master, stranger}
 
 
 @pytest.mark.timeout(600)
@@ -164,7 +203,7 @@ def test_what_holds_a_stale_agent_is_said_and_a_person_can_approve_one(stage: St
     """The fence, a clock that is slow, an edit in the middle of a window, and ``reap``."""
     world = stage.world
     living = stage.alive(*HOSTS[:3])
-    slow = agent_node("linden", now=datetime.now(UTC) - timedelta(days=1))
+    slow = agent_node("linden", now=now() - timedelta(days=1))
     doomed = [stage.dead("willow", index=index) for index in range(5)]
     stage.plane.admin.create(NODES, slow)
     with operator(stage.account, "--bound", "enforce"):

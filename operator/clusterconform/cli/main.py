@@ -8,6 +8,7 @@ import click
 # The function has the name of its module, which lives in this room.
 _COMMANDS: Final = {
     "matrix": "Print what each backend promises.",
+    "reap": "Approve the deletion of one dead agent that a guard holds.",
     "run": "Run the operator.",
     "sandbox": "Start a real control plane with a mixed fleet on this machine, and the operator on it.",
     "simulate": "Print what the operator would do with these objects.",

@@ -102,6 +102,11 @@ def host_of(node: NodeFacts, profile: RuntimeProfile) -> str | None:
     """
     if profile.node_class is NodeClass.VIRTUAL:
         return node.name.removesuffix(profile.node_name_suffix) if _has_suffix(node, profile) else None
+    return host_in_args(node)
+
+
+def host_in_args(node: NodeFacts) -> str | None:
+    """The host label that a k3s agent was started with, None where its arguments name none."""
     args, wanted = node_args(node), f"{HOST_LABEL}="
     for index, word in enumerate(args):
         label = word.removeprefix("--node-label=") if word.startswith("--node-label=") else None

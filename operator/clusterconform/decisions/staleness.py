@@ -15,7 +15,8 @@ Ours, which can only make fewer nodes stale:
 
  9. Not terminating, and not annotated ``outpost.dhnt.io/keep``.
 10. Not our own node.
-11. The identity is not in conflict, and neither runtime nor backend is contested.
+11. The identity is not in conflict, neither runtime nor backend is contested, and the host that the agent was
+    started with, where its arguments tell one, is that of its label: ``pi-zero-1`` may be of host ``pi`` or not.
 12. The transition does not lie before the node's creation, nor in the year 1 or 1970.
 13. All other witnesses are older than ``grace`` too: creation, the Lease, and the API server's own stamps on
     the Ready condition and on the Lease. An unreadable Lease is no answer; an absent one no objection.
@@ -40,6 +41,7 @@ from clusterconform.contract.profile import NodeClass
 from clusterconform.contract.reaping import Agents
 from clusterconform.contract.verdicts import IdentityKind, NodeVerdict, Reason
 from clusterconform.contract.witness import FreshNode, LeaseFacts
+from clusterconform.decisions.identity import host_in_args
 
 _DEAD_WORDS: Final = frozenset({"False", "Unknown"})
 _IMPOSSIBLE_YEARS: Final = frozenset({1, 1970})
@@ -96,6 +98,9 @@ def judge(node: NodeFacts, verdict: NodeVerdict, agents: Agents, now: datetime) 
         return objection
     if _is_within_grace(node, agents, now):
         return _live(Reason.WITHIN_GRACE, "not Ready for less than grace", _since(node), agents)
+    told = host_in_args(node)
+    if told is not None and told != node.labels.get(HOST_LABEL):
+        return undetermined(Reason.IDENTITY_CONFLICT, f"its host label is not {told}, which it was started with")
     impossible = _impossible_transition(node)
     if impossible is not None:
         return impossible

@@ -87,22 +87,17 @@ async def operate(settings: Settings) -> None:
         may_write=lambda seconds: elector.valid_for(seconds) and not stop.is_set(),
         write_seconds=settings.lease.longest_write,
     )
-    try:
-        async with _until(stop):
-            parts = _Operator(
-                settings,
-                connection=connection,
-                cluster=cluster,
-                clock=clock,
-                metrics=metrics,
-                elector=elector,
-            )
+    parts = _Operator(
+        settings, connection=connection, cluster=cluster, clock=clock, metrics=metrics, elector=elector
+    )
+    async with _until(stop):
+        try:
             await parts.run(stop)
-    finally:
-        await cluster.close()
-        # After all work has stopped: the next one leads at once.
-        await elector.release()
-        await election.close()
+        finally:
+            await cluster.close()
+            # After all work has stopped: the next one leads at once.
+            await elector.release()
+            await election.close()
 
 
 class _Operator:

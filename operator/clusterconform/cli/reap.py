@@ -1,0 +1,169 @@
+"""``clusterconform reap NODE``: a person approves one deletion; the leading operator makes it.
+
+The command deletes nothing itself. It puts the approval on the agent's RuntimeProfile, bound to the node's uid,
+waits for what the operator does with it, and takes it off again.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from clusterconform.cli.cluster import Cluster, ClusterError
+from clusterconform.contract.facts import UnreadableNodeError
+from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, LEASES_NAMESPACE, PLURAL
+from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
+from clusterconform.contract.times import format_time, parse_time
+from clusterconform.decisions.approval import Prospect, prospect
+from clusterconform.effects.clock import Clock
+
+_NODES: Final = "/api/v1/nodes"
+_PROFILES: Final = f"/apis/{API_VERSION}/{PLURAL}"
+_LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases"
+_NOT_FOUND: Final = 404
+_POLL_SECONDS: Final = 0.5
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  clusterconform reap pi-4c7adeb6           # shows what will happen, asks, waits
+  clusterconform reap pi-4c7adeb6 --yes     # asks nothing
+Docs: docs/reaping.md"""
+)
+@click.argument("node")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1, max=3600),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for the operator.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Kubeconfig file; default: KUBECONFIG, the pod's account, ~/.kube/config.",
+)
+@click.option("--context", help="Context of the kubeconfig; default: its current one.")
+def reap(node: str, *, yes: bool, timeout: float, kubeconfig: Path | None, context: str | None) -> None:
+    """Approve the deletion of one dead agent's Node that a guard of the fleet holds.
+
+    An approval overrides MassStale, DailyLimit and, after a mass outage, Untrusted, for this one node and no
+    other of its name. The node must be stale all the same, and the budget is not exceeded. The operator
+    deletes; this command only asks it to.
+
+    Exit codes: 0 reaped, 1 not reaped (one sentence says why), 2 the cluster or the command line lacks
+    something.
+    """
+    try:
+        _reap(Cluster(kubeconfig, context), node, yes=yes, timeout=timeout)
+    except (ClusterError, UnreadableNodeError, Refusal) as error:
+        _end(str(error), code=2)
+
+
+def _reap(cluster: Cluster, name: str, *, yes: bool, timeout: float) -> None:
+    found = _prospect(cluster, name)
+    if found.objection:
+        _end(f"{name} would not be reaped: {found.objection}")
+    _show(name, found)
+    if not yes:
+        if not sys.stdin.isatty():
+            _end("nobody is there to be asked; say --yes", code=2)
+        if not click.confirm(f"Approve the deletion of node {name}?"):
+            _end("nothing was approved")
+    before = _profile(cluster, found.backend)
+    with _approved(cluster, found.backend, f"{name}/{found.uid}"):
+        outcome = _await(cluster, name, found, before, timeout)
+    if outcome:
+        _end(f"{name} was not reaped: {outcome}")
+    click.echo(f"{name} was reaped.")
+
+
+def _prospect(cluster: Cluster, name: str) -> Prospect:
+    node = cluster.get(f"{_NODES}/{name}")
+    lease = _or_none(cluster, f"{_LEASES}/{name}")
+    profiles = [read_profile(item) for item in cluster.get(_PROFILES)["items"]]
+    return prospect(node, lease, profiles, Clock().moment())
+
+
+def _show(name: str, found: Prospect) -> None:
+    since = format_time(found.since) if found.since else "unknown"
+    click.echo(f"node      {name} (uid {found.uid})")
+    click.echo(f"dead      since {since}; its Lease and the API server's own stamps agree")
+    click.echo(f"held by   {f'{found.held}: {found.held_message}' if found.held else 'nothing'}")
+    click.echo(f"approval  {APPROVE_ANNOTATION}={name}/{found.uid} on runtimeprofile {found.backend}")
+    click.echo("then      the operator reads the node again, judges it again, writes the ledger and deletes the")
+    click.echo("          Node with both preconditions; its pods are removed by the control plane, its Lease and")
+    click.echo(f"          the secret kube-system/{name}.node-password.k3s are left to their owners")
+
+
+@contextmanager
+def _approved(cluster: Cluster, backend: str, approval: str) -> Iterator[None]:
+    path = f"{_PROFILES}/{backend}"
+    cluster.merge(path, {"metadata": {"annotations": {APPROVE_ANNOTATION: approval}}})
+    try:
+        yield
+    finally:
+        # Only ours: somebody else may have approved another node meanwhile.
+        if _annotation(cluster.get(path)) == approval:
+            cluster.merge(path, {"metadata": {"annotations": {APPROVE_ANNOTATION: None}}})
+
+
+def _await(cluster: Cluster, name: str, found: Prospect, before: ProfileObject, timeout: float) -> str:
+    """Why it was not reaped; empty if it was."""
+    console = Console(stderr=True)
+    deadline = time.monotonic() + timeout
+    with console.status(f"waiting for the operator, at most {timeout:g} s"):
+        while time.monotonic() < deadline:
+            node = _or_none(cluster, f"{_NODES}/{name}")
+            if node is None or node["metadata"].get("uid") != found.uid:
+                return ""
+            if node["metadata"].get("deletionTimestamp"):
+                return "its deletion is under way, but a finalizer holds it"
+            profile = _profile(cluster, found.backend)
+            if _pass_of(profile) != _pass_of(before) and (held := _held(profile, name)):
+                return held
+            time.sleep(_POLL_SECONDS)
+    return f"the operator did not answer within {timeout:g} s; does one lead?"
+
+
+def _held(profile: ProfileObject, name: str) -> str:
+    """What the last pass held the node for; empty where it says nothing."""
+    reaping = profile.status.get("nodeGC") or {}
+    for entry in reaping.get("held") or ():
+        if entry.get("name") == name:
+            until = parse_time(entry.get("until"))
+            return f"{entry.get('reason')}" + (f", at least until {format_time(until)}" if until else "")
+    return ""
+
+
+def _pass_of(profile: ProfileObject) -> Any:
+    return (profile.status.get("nodeGC") or {}).get("lastPass")
+
+
+def _profile(cluster: Cluster, backend: str) -> ProfileObject:
+    return read_profile(cluster.get(f"{_PROFILES}/{backend}"))
+
+
+def _annotation(manifest: Any) -> str:
+    return str((manifest["metadata"].get("annotations") or {}).get(APPROVE_ANNOTATION, ""))
+
+
+def _or_none(cluster: Cluster, path: str) -> Any:
+    try:
+        return cluster.get(path)
+    except ClusterError as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise
+
+
+def _end(sentence: str, *, code: int = 1) -> None:
+    click.echo(f"clusterconform: {sentence}", err=True)
+    sys.exit(code)

@@ -44,7 +44,7 @@ def test_every_command_that_is_spoken_of_exists() -> None:
         word for page in PAGES for word in re.findall(r"(?:^|[\s`/])clusterconform ([a-z]+)\b", page.read_text())
     }
     commands = set(main.list_commands(main.make_context("clusterconform", ["-h"], resilient_parsing=True)))
-    assert spoken & {"run", "matrix", "simulate", "sandbox"} == commands
+    assert commands <= spoken
 
 
 def test_every_manifest_that_is_applied_exists() -> None:

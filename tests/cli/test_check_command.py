@@ -43,7 +43,7 @@ def rules(*objects: Any, arguments: tuple[str, ...] = ()) -> list[str]:
 
 def test_what_is_shipped_conforms() -> None:
     done = run(str(ROOT / "crds"), "--complete")
-    assert (done.exit_code, done.stdout) == (0, "checked 4 profiles, 0 nodes: 0 errors, 0 warnings\n")
+    assert (done.exit_code, done.stdout) == (0, "checked 4 profiles, 0 nodes, 0 workloads: 0 errors, 0 warnings\n")
 
 
 def test_the_operators_words_stand_beside_file_line_object_field_and_rule(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_operators_words_stand_beside_file_line_object_field_and_rule(tmp_pa
         f"{file}:{line}: error: Node laptop-vk-podman: metadata.labels[{RUNTIME_LABEL}]: "
         f"{RUNTIME_LABEL} is agent, not virtual (RuntimeLabelDrifted)\n"
     ) in done.stdout
-    assert done.stdout.endswith("checked 0 profiles, 2 nodes: 2 errors, 0 warnings\n")
+    assert done.stdout.endswith("checked 0 profiles, 2 nodes, 0 workloads: 2 errors, 0 warnings\n")
 
 
 def test_lines_are_told_in_json_too(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_yaml_and_json_say_the_same() -> None:
     assert json.loads(as_json) == yaml.safe_load(as_yaml)
     assert json.loads(as_json) == {
         "conforming": False,
-        "checked": {"profiles": 0, "nodes": 1},
+        "checked": {"profiles": 0, "nodes": 1, "workloads": 0},
         "findings": [
             {
                 "file": "-",
@@ -272,7 +272,7 @@ def test_the_table_has_a_row_for_each_finding() -> None:
     head, _, row, total = done.stdout.splitlines()
     assert head.split() == ["FILE", "OBJECT", "PATH", "RULE", "SEVERITY", "MESSAGE"]
     assert row.split()[:2] == ["-:1", "Node"]
-    assert total == "checked 0 profiles, 1 nodes: 1 errors, 0 warnings"
+    assert total == "checked 0 profiles, 1 nodes, 0 workloads: 1 errors, 0 warnings"
 
 
 def test_check_and_simulate_give_the_same_verdict_on_a_node() -> None:
@@ -306,4 +306,7 @@ def test_files_are_read_once_and_whole_by_the_installed_program(tmp_path: Path) 
     file = tmp_path / "nodes.json"
     file.write_bytes(msgspec.json.encode({"kind": "List", "items": [virtual(host=f"h{n}") for n in range(500)]}))
     done = subprocess.run([PROGRAM, "check", str(file)], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "checked 0 profiles, 500 nodes: 0 errors, 0 warnings\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "checked 0 profiles, 500 nodes, 0 workloads: 0 errors, 0 warnings\n",
+    )

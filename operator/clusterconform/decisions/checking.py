@@ -32,14 +32,19 @@ from clusterconform.contract.profile import (
 )
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import ADVICE, Catalogue, Reason
+from clusterconform.contract.workload import POD_SPECS, UnreadableWorkloadError, view_pod_spec
 from clusterconform.decisions.gate import accept, judge_profile, judge_set
 from clusterconform.decisions.planning import decide
+from clusterconform.decisions.workloads import judge_pod
 
 SCHEMA_RULE: Final = "CRD"
 """Rule of what the CRD's schema refuses: a wrong type, a value out of bounds, a field that is required."""
 
 NODE_RULE: Final = "Node"
 """Rule of a Node that no API server would take."""
+
+POD_RULE: Final = "Pod"
+"""Rule of a workload that no API server would take."""
 
 _PATHS: Final[Mapping[Reason, Path]] = {
     Reason.RUNTIME_LABEL_DRIFTED: ("metadata", "labels", RUNTIME_LABEL),
@@ -108,7 +113,7 @@ class Complaint:
 
     Attributes:
         subject: The object.
-        rule: Which rule says so: R1 to R5, W1, W2, ``CRD``, ``Node``, or a reason of a node's verdict.
+        rule: Which rule says so: R1 to R5, W1, W2, ``CRD``, ``Node``, ``Pod``, or a reason of a node's verdict.
         path: The field, below the object.
         message: What is wrong, for a person.
         severity: How much it matters.
@@ -144,6 +149,7 @@ def check(subjects: Sequence[Subject], now: Moment, *, complete: bool = False) -
     """
     profiles = [subject for subject in subjects if subject.kind == KIND and subject.group == GROUP]
     nodes = [subject for subject in subjects if subject.kind == "Node" and not subject.group]
+    workloads = [subject for subject in subjects if (subject.group, subject.kind) in POD_SPECS]
     read, complaints = _read_profiles(profiles)
     catalogue = accept(list(read.values()) or [read_profile(manifest_of(row)) for row in MATRIX.values()])
     complaints += _judge_profiles(profiles, read, catalogue)
@@ -151,11 +157,13 @@ def check(subjects: Sequence[Subject], now: Moment, *, complete: bool = False) -
         complaints += _judge_the_set(profiles[0], catalogue)
     for node in nodes:
         complaints += _judge_node(node, catalogue, now)
+    for workload in workloads:
+        complaints += _judge_workload(workload, catalogue)
     order = {id(subject): number for number, subject in enumerate(subjects)}
     complaints.sort(key=lambda complaint: order[id(complaint.subject)])
     return Checked(
         complaints=tuple(complaints),
-        judged={"profiles": profiles, "nodes": nodes},
+        judged={"profiles": profiles, "nodes": nodes, "workloads": workloads},
     )
 
 
@@ -230,9 +238,7 @@ def _judge_node(subject: Subject, catalogue: Catalogue, now: Moment) -> Iterator
     try:
         node = read_node(view_node(subject.manifest))
     except UnreadableNodeError as error:
-        reason, _, path_text = str(error).partition(" - at `$")
-        path = read_path(path_text.rstrip("`"))
-        yield Complaint(subject=subject, rule=NODE_RULE, path=path, message=reason)
+        yield _of_a_wrong_type(subject, NODE_RULE, (), error)
         return
     for finding in decide(node, catalogue, EMPTY, now).verdict.findings:
         yield Complaint(
@@ -242,3 +248,20 @@ def _judge_node(subject: Subject, catalogue: Catalogue, now: Moment) -> Iterator
             message=finding.message,
             severity=Severity.WARNING if finding.reason in ADVICE else Severity.ERROR,
         )
+
+
+def _judge_workload(subject: Subject, catalogue: Catalogue) -> Iterator[Complaint]:
+    place = POD_SPECS[subject.group, subject.kind]
+    try:
+        spec = view_pod_spec(subject.manifest, place)
+    except UnreadableWorkloadError as error:
+        yield _of_a_wrong_type(subject, POD_RULE, place, error)
+        return
+    for breach in judge_pod(spec, list(catalogue.accepted.values())) if spec is not None else ():
+        path = (*place, *breach.path)
+        yield Complaint(subject=subject, rule=breach.rule, path=path, message=breach.message)
+
+
+def _of_a_wrong_type(subject: Subject, rule: str, place: Path, error: Exception) -> Complaint:
+    reason, _, path = str(error).partition(" - at `$")
+    return Complaint(subject=subject, rule=rule, path=(*place, *read_path(path.rstrip("`"))), message=reason)

@@ -39,12 +39,18 @@ def test_every_make_target_that_is_spoken_of_exists() -> None:
     assert spoken - targets - {"sure"} == set()
 
 
-def test_every_command_that_is_spoken_of_exists() -> None:
-    spoken = {
-        word for page in PAGES for word in re.findall(r"(?:^|[\s`/])clusterconform ([a-z]+)\b", page.read_text())
-    }
+def test_every_command_is_spoken_of_and_what_a_block_calls_is_one() -> None:
     commands = set(main.list_commands(main.make_context("clusterconform", ["-h"], resilient_parsing=True)))
-    assert commands <= spoken
+    texts = [page.read_text() for page in PAGES]
+    spoken = {word for text in texts for word in re.findall(r"(?:^|[\s`/])clusterconform ([a-z]+)\b", text)}
+    blocks = [block for text in texts for block in re.findall(r"(?ms)^```[a-z]*\n(.*?)^```$", text)]
+    called = {
+        word
+        for block in blocks
+        for word in re.findall(r"(?m)(?:^|[|;&] |\$ |/)(?:clusterconform|kubectl conform) ([a-z]+)", block)
+    }
+    assert commands - spoken == set()
+    assert called - commands == set()
 
 
 def test_every_manifest_that_is_applied_exists() -> None:

@@ -257,7 +257,7 @@ def test_nothing_is_an_answer_too(text: str) -> None:
         (b"[" * 100_000, "-: "),
         (b'{"a":' * 100_000, "-: "),
         (b"- " * 20_000 + b"a", "-: "),
-        (b"&a [*a]", "document 1"),
+        (b"&a [*a]", "an alias within itself"),
     ],
 )
 def test_unusable_input_is_refused_in_one_sentence_that_says_where(text: bytes, words: str) -> None:

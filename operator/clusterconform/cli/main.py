@@ -1,12 +1,14 @@
 """The program ``clusterconform``: a command's module is imported when it is called, so that help is quick."""
 
 import importlib
+from difflib import get_close_matches
 from typing import Final
 
 import click
 
 # The function has the name of its module, which lives in this room.
 _COMMANDS: Final = {
+    "check": "Hold manifests to the contract, without a cluster.",
     "matrix": "Print what each backend promises.",
     "reap": "Approve the deletion of one dead agent that a guard holds.",
     "run": "Run the operator.",
@@ -24,6 +26,15 @@ class _Lazy(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(f"clusterconform.cli.{cmd_name}"), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Click names the nearest option, but not the nearest command.
+        near = get_close_matches(args[0], _COMMANDS, n=1) if args[0] not in _COMMANDS else []
+        if near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

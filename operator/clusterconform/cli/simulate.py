@@ -82,7 +82,7 @@ def _read_passes(path: str | None) -> list[Any] | None:
         return None
     documents = list(documents_in(path))
     if len(documents) != 1 or not isinstance(documents[0], list):
-        raise UnreadableInputError(f"{path}: must be one list of passes")
+        raise UnreadableInputError(path, "must be one list of passes")
     return documents[0]
 
 

@@ -15,8 +15,12 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from clusterconform.contract.names import API_VERSION, GROUP, KIND, PROVIDER_TAINT_VALUE
+from clusterconform.contract.objects import Path
 from clusterconform.contract.settings import LABEL_VALUE, AddressReconcile, NodeGC, RuntimeProbe
 from clusterconform.contract.times import Duration, parse_time
+
+# The spec, its blocks and their fields; below that nothing of ours lies, however deep a stranger's value goes.
+_DEPTH: Final = 3
 
 
 class NodeClass(StrEnum):
@@ -239,6 +243,22 @@ def _read_contract(name: str, spec: object) -> RuntimeProfile | Refusal:
     return _resolved(wire)
 
 
+def unknown_fields(manifest: Mapping[str, Any]) -> list[Path]:
+    """The fields in the spec of ``manifest`` that no RuntimeProfile has, with the path to each."""
+    spec = manifest.get("spec")
+    found: list[Path] = []
+    for path, block in (
+        (("spec",), _Spec),
+        (("spec", "nodeGC"), NodeGC),
+        (("spec", "runtimeProbe"), RuntimeProbe),
+        (("spec", "addressReconcile"), AddressReconcile),
+    ):
+        seen = spec.get(path[-1]) if isinstance(spec, Mapping) and len(path) > 1 else spec
+        if isinstance(seen, Mapping):
+            found += [(*path, str(key)) for key in seen if key not in block.__struct_encode_fields__]
+    return found
+
+
 def _decode(wanted: type, value: object) -> object:
     if wanted is Duration:
         if not isinstance(value, str):
@@ -247,9 +267,9 @@ def _decode(wanted: type, value: object) -> object:
     raise NotImplementedError(wanted)
 
 
-def _as_stored(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _as_stored(item) for key, item in value.items() if item is not None}
+def _as_stored(value: Any, depth: int = _DEPTH) -> Any:
+    if isinstance(value, Mapping) and depth:
+        return {key: _as_stored(item, depth - 1) for key, item in value.items() if item is not None}
     if isinstance(value, float) and value.is_integer():
         return int(value)  # the API server takes 3.0 for 3
     return value

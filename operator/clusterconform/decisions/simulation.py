@@ -23,6 +23,7 @@ from clusterconform.contract.names import (
     NAMESPACE,
     TRUST_KEY,
 )
+from clusterconform.contract.objects import NotAnObjectError, objects_in, path_text
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import ProfileObject, Refusal, manifest_of, read_profile
 from clusterconform.contract.request import JSON_PATCH, Json, Request
@@ -242,23 +243,12 @@ def _apply_op(manifest: Json, op: Mapping[str, Any]) -> None:
 def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
     for index, document in enumerate(documents):
         where = f"document {index + 1}"
-        if document is None:
-            continue
-        if not isinstance(document, Mapping):
-            raise UnusableWorldError(f"{where}: must be a Kubernetes object, not {type(document).__name__}")
-        if str(document.get("kind") or "").endswith("List") or ("items" in document and "kind" not in document):
-            kind = str(document.get("kind") or "").removesuffix("List")
-            items = document.get("items") or []
-            if not isinstance(items, list):
-                raise UnusableWorldError(f"{where}: items must be a list")
-            for position, item in enumerate(items):
-                if not isinstance(item, Mapping):
-                    raise UnusableWorldError(f"{where}, items[{position}]: must be a Kubernetes object")
-                # A typed list leaves kind and apiVersion to its head.
-                head = {"kind": kind, "apiVersion": document.get("apiVersion")} if kind else {}
-                yield f"{where}, items[{position}]", {**head, **item}
-        else:
-            yield where, document
+        try:
+            for path, item in objects_in(document):
+                yield f"{where}, {path_text(path)}" if path else where, item
+        except NotAnObjectError as error:
+            place = f"{where}, {path_text(error.path)}" if error.path else where
+            raise UnusableWorldError(f"{place}: {error.reason}") from error
 
 
 def _as_stored(where: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""How answers are printed: tables for people, JSON and YAML for programs; all of it at once, at the end.
+
+A table is as wide as the terminal. Into a pipe a row is one line, however long, unless ``COLUMNS`` says how wide
+it may be. Colours are only for terminals, and not under ``NO_COLOR``.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+import click
+import msgspec
+
+# No row of ours is as long; rich has no word for "as wide as it takes".
+_UNFOLDED: Final = 10_000
+_COLOURS: Final = {"True": "green", "False": "red", "error": "red", "warning": "yellow", "unusable": "magenta"}
+
+
+class Word(click.Choice[str]):
+    """One of a few words; another one is refused with the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """The sentence with which ``value`` is refused."""
+        return super().get_invalid_choice_message(value, ctx) + nearest(str(value), self.choices)
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """The end of a sentence that names the one of ``words`` that was probably meant; empty where none is near."""
+    found = get_close_matches(word, words, n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+output_option = click.option(
+    "--output",
+    "-o",
+    type=Word(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="json and yaml are stable and documented.",
+)
+
+
+def print_value(value: Any, output: str) -> None:
+    """Print ``value``, JSON values, as ``json`` or ``yaml``."""
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        return
+    import yaml  # noqa: PLC0415 - a tenth of a second that the other formats need not wait for
+
+    dumped = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=_UNFOLDED)
+    click.echo(dumped, nl=False)
+
+
+def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with ``heads`` and ``rows``, without a blank at the end of any line."""
+    from rich import box  # noqa: PLC0415 - as above
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        # As Text: what others wrote is no markup.
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+    console = Console(highlight=False, width=_width(), file=sys.stdout)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
+
+
+def _width() -> int | None:
+    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
+        return None
+    return _UNFOLDED

@@ -66,6 +66,8 @@ def test_an_agent_is_read_whole() -> None:
         provider_id="k3s://pi-4c7adeb6",
         kubelet_version="v1.37.2+k3s1",
         kubelet_port=10250,
+        addresses=None,
+        unschedulable=False,
         # The taint makes the node look virtual, but it claims to be an agent: its Ready transition counts.
         taints=(
             Taint("virtual-kubelet.io/provider", "outpost", "NoSchedule", BORN),
@@ -416,7 +418,6 @@ def _heartbeat_of_ours(raw: Json) -> None:
         _heartbeat_of_ours,
         _images,
         _capacity,
-        _addresses,
         _managed_fields,
         _foreign_condition,
         _foreign_label,
@@ -441,7 +442,7 @@ def _ready_transition(raw: Json) -> None:
     raw["status"]["conditions"][0]["lastTransitionTime"] = "2026-08-01T12:00:10Z"
 
 
-@pytest.mark.parametrize("change", [_virtual_kubelet_s_state, _ready_transition])
+@pytest.mark.parametrize("change", [_virtual_kubelet_s_state, _ready_transition, _addresses])
 def test_a_heartbeat_of_a_virtual_kubelet_changes_nothing_in_the_view(change: Callable[[Json], None]) -> None:
     after = virtual()
     change(after)

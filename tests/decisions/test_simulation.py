@@ -2,7 +2,22 @@ import copy
 from typing import Any
 
 import pytest
-from builders import TAINT, VIRTUAL_SPEC, agent, at, bare, catalogue, conformant, facts, manifest, marks, virtual
+from builders import (
+    AGENT_SPEC,
+    TAINT,
+    VIRTUAL_SPEC,
+    address,
+    agent,
+    at,
+    bare,
+    catalogue,
+    conformant,
+    facts,
+    manifest,
+    marks,
+    probe_pod,
+    virtual,
+)
 from server import FakeServer
 
 from clusterconform.contract.matrix import MATRIX
@@ -158,7 +173,7 @@ def test_a_node_that_is_at_rest_would_get_nothing() -> None:
     ids=["bare", "unknown", "unlabelled"],
 )
 def test_a_node_of_no_profile_would_get_nothing(raw: Json, identity: str) -> None:
-    answer = node_of(raw)
+    answer = node_of(raw, manifest("k3s", {**AGENT_SPEC, "addressReconcile": {"includeUnidentified": False}}))
     assert (answer["identity"], answer["profile"], answer["requests"]) == (identity, None, [])
 
 
@@ -246,3 +261,82 @@ def test_an_empty_world_is_a_world() -> None:
     answer = simulated()
     assert (answer["now"], answer["nodes"]) == ("2026-08-01T12:00:00Z", [])
     assert [seen["name"] for seen in answer["profiles"]] == list(MATRIX)
+
+
+# --- endpoints and probes ----------------------------------------------------------------------------------
+
+
+def test_the_endpoint_of_an_agent_is_published_by_one_request_to_its_status() -> None:
+    answer = node_of(agent(addresses=[address("InternalIP", "10.0.0.1")]))
+    assert answer["endpoint"] == {
+        "routingName": "pi",
+        "address": "127.0.226.242",
+        "port": 23058,
+        "publish": True,
+        "reason": "EndpointMissing",
+        "realExternalIPs": [],
+    }
+    (request,) = [one for one in answer["requests"] if one["path"].endswith("/status")]
+    assert request["contentType"] == JSON_PATCH
+    assert [op["value"] for op in request["body"] if op["path"] == "/status/addresses"] == [
+        [address("InternalIP", "10.0.0.1")],
+        [address("InternalIP", "10.0.0.1"), address("ExternalIP", "127.0.226.242")],
+    ]
+
+
+def test_a_drifted_agent_gets_its_marks_then_its_endpoint_then_its_condition() -> None:
+    answer = node_of(agent(labels={RUNTIME_LABEL: None}))
+    assert [request["contentType"] for request in answer["requests"]] == [JSON_PATCH, JSON_PATCH, APPLY_PATCH]
+    assert ["/status" in request["path"] for request in answer["requests"]] == [False, True, True]
+
+
+def test_null_addresses_and_missing_endpoints_are_read_as_absent() -> None:
+    raw = agent(addresses=[None], port=None)
+    raw["status"]["daemonEndpoints"] = None
+    answer = node_of(raw)
+    assert any(one["path"].endswith("/status") for one in answer["requests"])
+
+
+def test_V5_of_two_agents_on_one_port_the_younger_is_withheld() -> None:
+    nodes = [agent("worker-408", annotations={"k3s.io/node-args": None}, uid="b")]
+    nodes.append(agent("worker-17", annotations={"k3s.io/node-args": None}, uid="a"))
+    answer = simulated(*nodes)
+    told = {node["name"]: (node["endpoint"]["publish"], node["endpoint"]["reason"]) for node in answer["nodes"]}
+    assert told == {"worker-17": (True, "EndpointMissing"), "worker-408": (False, "PortCollision")}
+    assert [row["node_name"] for row in answer["diagnostics"]] == ["worker-17", "worker-408"]
+
+
+def test_the_diagnostics_leave_virtual_nodes_out() -> None:
+    assert [row["node_name"] for row in simulated(virtual(), agent())["diagnostics"]] == ["pi-4c7adeb6"]
+
+
+def test_a_probe_pod_in_the_input_gives_a_verdict_and_its_marks() -> None:
+    answer = node_of(agent(), probe_pod())
+    assert answer["probe"] == {"verdict": "ready", "cause": "RuntimeReady", "held": False}
+    ops = [op for request in answer["requests"] for op in request["body"] if isinstance(op, dict)]
+    assert {"op": "add", "path": "/metadata/labels/outpost.dhnt.io~1runtime-ready", "value": "true"} in ops
+
+
+def test_without_a_probe_pod_there_is_no_verdict_and_no_mark() -> None:
+    answer = node_of(agent())
+    assert answer["probe"] == {"verdict": "none", "cause": "NoProbe", "held": False}
+    assert "runtime-ready" not in str(answer["requests"])
+
+
+def test_a_virtual_node_is_not_probed_whatever_runs_on_it() -> None:
+    answer = node_of(virtual(), probe_pod("laptop-vk-podman"))
+    assert answer["probe"] == {"verdict": "none", "cause": "VirtualNode", "held": False}
+
+
+def test_all_probes_are_judged_before_it_is_asked_whether_they_are_too_many() -> None:
+    created = "2026-08-01T11:00:00Z"
+    nodes = [agent(f"pi-{index}", uid=str(index)) for index in range(3)]
+    pods = [probe_pod(f"pi-{index}", ready_status="False", created=created) for index in range(3)]
+    answer = simulated(*nodes, *pods)
+    assert [node["probe"]["cause"] for node in answer["nodes"]] == ["MassUnavailable"] * 3
+    assert "runtime-unavailable" not in str([node["requests"] for node in answer["nodes"]])
+
+
+def test_a_probe_pod_that_is_none_is_said() -> None:
+    with pytest.raises(UnusableWorldError, match="document 1"):
+        read_world([{**probe_pod(), "spec": {"nodeName": 5}}])

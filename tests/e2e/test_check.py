@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pykube  # type: ignore[import-untyped] # it ships no types
+import pykube
 import pytest
 import yaml
 from click.testing import CliRunner

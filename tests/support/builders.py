@@ -69,6 +69,7 @@ def node(
     provider_id: str | None = None,
     kubelet_version: str = "v1.37.2",
     port: int | None = None,
+    addresses: Sequence[Json | None] | None = None,
     deleted: str | None = None,
 ) -> Json:
     """A raw Node; a map or list given as None is absent."""
@@ -92,6 +93,7 @@ def node(
             "conditions": [ready(), *conditions],
             "nodeInfo": {"kubeletVersion": kubelet_version},
             **endpoints,
+            **({} if addresses is None else {"addresses": list(addresses)}),
         },
     }
 
@@ -135,6 +137,40 @@ def virtual(backend: str = "vk-podman", host: str = "laptop", **changes: Any) ->
 def bare(name: str, **changes: Any) -> Json:
     """A raw Node that says nothing about itself."""
     return node(name, **({"labels": {}, "annotations": {}} | changes))
+
+
+def address(kind: str, value: str) -> Json:
+    """A raw address of a node."""
+    return {"type": kind, "address": value}
+
+
+def probe_pod(
+    node: str | None = "pi-4c7adeb6", *, name: str = "", ready_status: str | None = "True", **parts: Any
+) -> Json:
+    """A raw probe pod; ``parts``: created, transition, deleted, waiting (its container's reason), affinity."""
+    conditions = [{"type": "Ready", "status": ready_status, "lastTransitionTime": parts.get("transition")}]
+    waiting = parts.get("waiting")
+    state: Json = {"waiting": {"reason": waiting}} if waiting else {"running": {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": present(
+            {
+                "name": name or f"dks-runtime-probe-{node}",
+                "namespace": "clusterconform-system",
+                "uid": f"uid-of-{name or node}",
+                "resourceVersion": "7",
+                "labels": {"app.kubernetes.io/name": "dks-runtime-probe"},
+                "creationTimestamp": parts.get("created", BORN),
+                "deletionTimestamp": parts.get("deleted"),
+            }
+        ),
+        "spec": present({"nodeName": node, "affinity": parts.get("affinity")}),
+        "status": {
+            "conditions": conditions if ready_status is not None else [],
+            "containerStatuses": [{"name": "probe", "state": state}],
+        },
+    }
 
 
 def ready(status: str = "True", **changes: Any) -> Json:

@@ -17,10 +17,12 @@ from clusterconform.contract.names import (
     CONFORMANT_CONDITION,
     GROUP,
     IDENTITY_LABELS,
+    K3S_EXTERNAL_IP_ANNOTATION,
     MARKS_ANNOTATION,
     NODE_ARGS_ANNOTATION,
     PROVIDER_TAINT_KEY,
     RUNTIME_LABEL,
+    RUNTIME_READY_LABEL,
     TYPE_LABEL,
     VIRTUAL_KUBELET_ANNOTATION_PREFIX,
     VIRTUAL_KUBELET_TYPE,
@@ -30,8 +32,9 @@ from clusterconform.contract.names import (
 from clusterconform.contract.times import parse_time
 
 READY: Final = "Ready"
-_KEPT_LABELS: Final = frozenset({*IDENTITY_LABELS, TYPE_LABEL})
+_KEPT_LABELS: Final = frozenset({*IDENTITY_LABELS, RUNTIME_READY_LABEL, TYPE_LABEL})
 _KEPT_LABEL_PREFIX: Final = "node-role.kubernetes.io/"
+_KEPT_ANNOTATIONS: Final = frozenset({NODE_ARGS_ANNOTATION, K3S_EXTERNAL_IP_ANNOTATION})
 _KEPT_CONDITIONS: Final = frozenset({READY, CONFORMANT_CONDITION})
 
 
@@ -71,6 +74,14 @@ class SpecView(Struct, omit_defaults=True):
 
     providerID: str | None = None  # noqa: N815 - the wire's name
     taints: list[TaintView | None] | None = None
+    unschedulable: bool | None = None
+
+
+class AddressView(Struct, omit_defaults=True):
+    """One address of a node; the whole list is compared."""
+
+    type: str | None = None
+    address: str | None = None
 
 
 class _EndpointView(Struct, omit_defaults=True):
@@ -88,6 +99,7 @@ class _NodeInfoView(Struct, omit_defaults=True, rename="camel"):
 class StatusView(Struct, omit_defaults=True, rename="camel"):
     """The status that decisions read."""
 
+    addresses: list[AddressView | None] | None = None
     conditions: list[ConditionView | None] | None = None
     daemon_endpoints: _EndpointsView | None = None
     node_info: _NodeInfoView | None = None
@@ -126,6 +138,19 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """One address of a node.
+
+    Attributes:
+        type: InternalIP, ExternalIP, Hostname, ... as written.
+        address: As written.
+    """
+
+    type: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One condition of a node.
 
@@ -154,12 +179,14 @@ class NodeFacts:
         terminating: Whether a deletion is under way.
         labels: The identity labels, ``type`` and the role labels; null counts as empty, its key as present.
         has_labels: Whether the map exists; a JSON patch must create an absent one first.
-        annotations: ``k3s.io/node-args`` and our own.
+        annotations: ``k3s.io/node-args``, ``k3s.io/external-ip`` and our own.
         has_annotations: Whether the map exists.
         virtual_kubelet_annotations: Whether virtual-kubelet's own annotations are there.
         provider_id: spec.providerID, empty where absent.
         kubelet_version: nodeInfo.kubeletVersion, empty where absent.
         kubelet_port: Advertised kubelet port, 0 where none is.
+        addresses: All addresses in order; None where the list is absent or null.
+        unschedulable: Whether somebody has cordoned it.
         taints: All taints in order; None where the list is absent, since a patch must know the difference.
         ready: The FIRST condition of type Ready (contract P18), or None.
         conformant: Our condition, or None.
@@ -178,6 +205,8 @@ class NodeFacts:
     provider_id: str
     kubelet_version: str
     kubelet_port: int
+    addresses: tuple[Address, ...] | None
+    unschedulable: bool
     taints: tuple[Taint, ...] | None
     ready: Condition | None
     conformant: Condition | None
@@ -228,7 +257,8 @@ def reduced(view: NodeView) -> NodeView:
     """``view`` without what no decision reads, changed in place and returned.
 
     The Ready transition of a virtual node is left out: virtual-kubelet providers move it at every heartbeat
-    (contract D18), so it says nothing and would turn each heartbeat into an event.
+    (contract D18), so it says nothing and would turn each heartbeat into an event. Its addresses go too: they are
+    nobody's business but its own.
     """
     metadata, status = view.metadata, view.status
     if metadata.labels is not None:
@@ -243,8 +273,10 @@ def reduced(view: NodeView) -> NodeView:
             for key, value in metadata.annotations.items()
             if _is_kept_annotation(key) or key.startswith(VIRTUAL_KUBELET_ANNOTATION_PREFIX)
         }
+    virtual = _looks_virtual(view)
+    if status is not None and (virtual or not status.addresses):
+        status.addresses = None
     if status is not None and status.conditions is not None:
-        virtual = _looks_virtual(view)
         status.conditions = [
             ConditionView(type=READY, status=seen.status, reason=seen.reason, message=seen.message)
             if virtual and seen.type == READY
@@ -256,7 +288,7 @@ def reduced(view: NodeView) -> NodeView:
 
 
 def _is_kept_annotation(key: str) -> bool:
-    return key == NODE_ARGS_ANNOTATION or key.startswith(GROUP + "/")
+    return key in _KEPT_ANNOTATIONS or key.startswith(GROUP + "/")
 
 
 def _looks_virtual(view: NodeView) -> bool:
@@ -293,6 +325,8 @@ def read_node(view: NodeView) -> NodeFacts:
         provider_id=(spec.providerID if spec else None) or "",
         kubelet_version=(status.node_info.kubelet_version if status and status.node_info else None) or "",
         kubelet_port=(endpoint.Port if endpoint else None) or 0,
+        addresses=_read_addresses(status),
+        unschedulable=bool(spec and spec.unschedulable),
         taints=_read_taints(spec),
         ready=_first(READY, conditions),
         conformant=_first(CONFORMANT_CONDITION, conditions),
@@ -305,6 +339,13 @@ def _read_taints(spec: SpecView | None) -> tuple[Taint, ...] | None:
     return tuple(
         Taint(seen.key, seen.value or "", seen.effect, seen.timeAdded) for seen in spec.taints if seen is not None
     )
+
+
+def _read_addresses(status: StatusView | None) -> tuple[Address, ...] | None:
+    if status is None or not status.addresses:
+        return None
+    seen = (address for address in status.addresses if address is not None)
+    return tuple(Address(address.type or "", address.address or "") for address in seen) or None
 
 
 def _first(kind: str, conditions: list[ConditionView]) -> Condition | None:

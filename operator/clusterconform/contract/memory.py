@@ -20,6 +20,9 @@ class NodeMemory:
         contested: By mark, until when it is left alone.
         condition: Text of our condition as we last wrote it, or None.
         rejected: Ops of the patch that the API server refused for good, and its words; or None.
+        endpoint_writes: When we wrote the endpoint, within the last minute.
+        endpoint_rejected: The endpoint write that the API server refused for good, and its words; or None.
+        probe: The probe's verdict, and since when it has been the same; None without one.
     """
 
     clean_since: float | None = None
@@ -28,6 +31,9 @@ class NodeMemory:
     contested: Mapping[str, float] = field(default_factory=dict)
     condition: tuple[str, str, str] | None = None
     rejected: tuple[str, str] | None = None
+    endpoint_writes: tuple[float, ...] = ()
+    endpoint_rejected: tuple[str, str] | None = None
+    probe: tuple[str, float] | None = None
 
 
 EMPTY = NodeMemory()

@@ -21,6 +21,19 @@ BACKEND_LABEL: Final = f"{GROUP}/backend"
 HOST_LABEL: Final = f"{GROUP}/host"
 IDENTITY_LABELS: Final = (RUNTIME_LABEL, BACKEND_LABEL, HOST_LABEL)
 
+# What the runtime probe says of an agent (contract §1.1-1.3).
+RUNTIME_READY_LABEL: Final = f"{GROUP}/runtime-ready"
+UNAVAILABLE_TAINT_KEY: Final = f"{GROUP}/runtime-unavailable"
+UNAVAILABLE_TAINT_VALUE: Final = "sandbox"
+UNAVAILABLE_TAINT_EFFECT: Final = "NoSchedule"
+UNAVAILABLE_REASON_ANNOTATION: Final = f"{GROUP}/runtime-unavailable-reason"
+UNAVAILABLE_REASON: Final = "runtime sandbox probe did not become Ready"
+PROBE_NAME: Final = "dks-runtime-probe"
+NAME_LABEL: Final = "app.kubernetes.io/name"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+PROBE_MANAGER: Final = "nodecap"
+PROBE_SELECTOR: Final = f"{NAME_LABEL}={PROBE_NAME}"
+
 PROVIDER_TAINT_KEY: Final = "virtual-kubelet.io/provider"
 PROVIDER_TAINT_EFFECT: Final = "NoSchedule"
 PROVIDER_TAINT_VALUE: Final = "outpost"
@@ -35,10 +48,15 @@ VIRTUAL_KUBELET_ANNOTATION_PREFIX: Final = "virtual-kubelet.io/"
 
 # k3s's own ways (node-facts §3).
 NODE_ARGS_ANNOTATION: Final = "k3s.io/node-args"
+# Ours to add to where the cloud controller of k3s owns the list of addresses (node-facts §3.8).
+K3S_EXTERNAL_IP_ANNOTATION: Final = "k3s.io/external-ip"
 K3S_PROVIDER_ID_PREFIX: Final = "k3s://"
 K3S_VERSION_MARK: Final = "+k3s"
 
 CONTROL_PLANE_ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+# Ours: the endpoint that the shipped admission policy puts into each status of the node, as <address>:<port>.
+ENDPOINT_ANNOTATION: Final = f"{GROUP}/kubelet-endpoint"
+PINNING_POLICY: Final = "clusterconform-pin-endpoint"
 # Ours: a node so annotated is never reaped.
 KEEP_ANNOTATION: Final = f"{GROUP}/keep"
 # Ours, on the agent profile: a person approves the reaping of one node, as <node>/<uid>.

@@ -188,6 +188,105 @@ class Reason(StrEnum):
     NOT_LIVE = "NotLive"
     """Reaping is in dry run, off, or bounded to looking."""
 
+    ENDPOINT_PUBLISHED = "EndpointPublished"
+    """The node's address and kubelet port are those that both ends derive."""
+
+    ENDPOINT_MISSING = "EndpointMissing"
+    """Address or kubelet port is not the derived one yet."""
+
+    PORT_COLLISION = "PortCollision"
+    """An older node has the same derived kubelet port; this one is withheld, or a dial would reach the other."""
+
+    GHOST = "Ghost"
+    """Not Ready, and a younger Ready node of the same base exists; it gives its endpoint up."""
+
+    ADDRESSES_EXHAUSTED = "AddressesExhausted"
+    """No loopback address is left."""
+
+    ADDRESS_CONTESTED = "AddressContested"
+    """Another writer takes the address away more often than it may be put back (12 times a minute)."""
+
+    REAL_EXTERNAL_IP = "RealExternalIP"
+    """The node has an ExternalIP that is not ours: kept, and reported."""
+
+    ENDPOINTS_NOT_PUBLISHED = "EndpointsNotPublished"
+    """Some agents lack their address, or are withheld."""
+
+    PINNING_POLICY_MISSING = "PinningPolicyMissing"
+    """Mode Pinned, but its admission policy or binding is not there: addresses are kept as in mode Status."""
+
+    VIRTUAL_NODE = "VirtualNode"
+    """A virtual node: it has no kubelet to probe or to dial."""
+
+    SWITCHED_OFF = "SwitchedOff"
+    """The profile's mode is Off."""
+
+    RUNTIME_READY = "RuntimeReady"
+    """The probe pod is Ready: the container runtime starts sandboxes."""
+
+    RUNTIME_UNAVAILABLE = "RuntimeUnavailable"
+    """The probe pod has not been Ready for longer than grace."""
+
+    RUNTIMES_UNAVAILABLE = "RuntimesUnavailable"
+    """Some agents have a broken container runtime by their probe."""
+
+    MASS_UNAVAILABLE = "MassUnavailable"
+    """Too large a share of the agents would be tainted by their probe; no further one is."""
+
+    NO_PROBE = "NoProbe"
+    """No probe pod on the node, so no verdict."""
+
+    PROBE_TERMINATING = "ProbeTerminating"
+    """The probe pod is being deleted, so no verdict."""
+
+    PROBE_STARTING = "ProbeStarting"
+    """The probe pod is not Ready, but not for long enough."""
+
+    PROBE_UNDATABLE = "ProbeUndatable"
+    """Since when the probe pod has not been Ready cannot be told."""
+
+    PROBE_UNSCHEDULED = "ProbeUnscheduled"
+    """The probe pod has not been scheduled, so no verdict."""
+
+    NODE_NOT_READY = "NodeNotReady"
+    """The node is not Ready, so what its probe pod shows may be old: no verdict."""
+
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    """The node is cordoned, so a probe pod that is not Ready says nothing about its runtime."""
+
+    IMAGE_PULL_FAILING = "ImagePullFailing"
+    """The probe's image cannot be pulled, which says nothing about the runtime."""
+
+    PROBE_NOT_KEPT = "ProbeNotKept"
+    """The probe's DaemonSet could not be read or written."""
+
+    STREAMING_VERIFIED = "StreamingVerified"
+    """A log line was read through the API server: the whole path to the kubelet works."""
+
+    STREAMING_NOT_VERIFIED = "StreamingNotVerified"
+    """On some agents the path to the kubelet does not work."""
+
+    NOT_TRIED = "NotTried"
+    """The path to the kubelet has not been tried yet."""
+
+    NO_PREFERRED_ADDRESS = "NoPreferredAddress"
+    """The API server knows no address of the node that it would dial."""
+
+    CONNECTION_REFUSED = "ConnectionRefused"
+    """Nobody listens at the node's endpoint: its tunnel is down."""
+
+    BAD_GATEWAY = "BadGateway"
+    """The tunnel's server has no session of the node (502)."""
+
+    CERTIFICATE_REFUSED = "CertificateRefused"
+    """The kubelet's certificate is not accepted for the published address."""
+
+    TIMED_OUT = "TimedOut"
+    """No answer from the node's endpoint in time."""
+
+    LOGS_REFUSED = "LogsRefused"
+    """The log could not be read for another reason; the message holds the API server's words."""
+
 
 ADVICE = frozenset({Reason.HOST_NAME_MISMATCH, Reason.NAME_SUFFIX_MISMATCH})
 

@@ -41,17 +41,21 @@ class Drift:
     Attributes:
         mark: Which one.
         finding: What is said about it.
-        label: Key and value to set, for a label.
-        taint: The provider taint as it should read; None takes it back, or for a label.
+        label: Key and value to set, for a label; a None value takes it away.
+        annotation: The same for an annotation.
+        taint: The taint as it should read; None takes it back, where the mark is a taint.
         ours: Whether the mark becomes ours by it. A taint that was there and only gets its value corrected is
             somebody else's: it stays evidence, and is never taken back.
+        released: Whether the mark ceases to be ours by it.
     """
 
     mark: str
     finding: Finding
-    label: tuple[str, str] | None = None
+    label: tuple[str, str | None] | None = None
+    annotation: tuple[str, str | None] | None = None
     taint: Taint | None = None
     ours: bool = True
+    released: bool = False
 
 
 def drifts_of(node: NodeFacts, profile: RuntimeProfile) -> list[Drift]:
@@ -130,7 +134,8 @@ def _taint_drift(node: NodeFacts, profile: RuntimeProfile) -> Drift | None:
         )
     if ours is not None and PROVIDER_TAINT_MARK in marks_listed(node):
         message = f"taint {PROVIDER_TAINT_KEY}, which we set, is not wanted by class {profile.node_class}"
-        return Drift(mark=PROVIDER_TAINT_MARK, finding=Finding(Reason.MARK_UNWANTED, message), ours=False)
+        unwanted = Finding(Reason.MARK_UNWANTED, message)
+        return Drift(mark=PROVIDER_TAINT_MARK, finding=unwanted, ours=False, released=True)
     return None
 
 

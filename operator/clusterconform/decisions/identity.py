@@ -14,6 +14,7 @@
 
 import json
 from collections.abc import Iterable
+from typing import Final
 
 from clusterconform.contract.facts import NodeFacts, marks_listed
 from clusterconform.contract.names import (
@@ -37,6 +38,10 @@ from clusterconform.contract.verdicts import (
     Identity,
     IdentityKind,
     Reason,
+)
+
+_GO_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
 )
 
 
@@ -79,7 +84,7 @@ def evidence_of(node: NodeFacts, profiles: Iterable[RuntimeProfile]) -> frozense
 
 def node_args(node: NodeFacts) -> list[str]:
     """The arguments in ``k3s.io/node-args``; empty where it is no JSON array of strings (contract §5.1)."""
-    text = node.annotations.get(NODE_ARGS_ANNOTATION, "")
+    text = go_trimmed(node.annotations.get(NODE_ARGS_ANNOTATION, ""))
     if not text:
         return []
     try:
@@ -91,6 +96,14 @@ def node_args(node: NodeFacts) -> list[str]:
         return []
     # A lone surrogate is no character: Go makes it U+FFFD, and no message could be written with it.
     return [(item or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace") for item in value]
+
+
+def go_trimmed(text: str) -> str:
+    """``text`` without white space around it, as Go trims it.
+
+    Python's own would take U+001C to U+001F for white space too (contract §8.3).
+    """
+    return text.strip(_GO_SPACE)
 
 
 def host_of(node: NodeFacts, profile: RuntimeProfile) -> str | None:

@@ -1,16 +1,27 @@
 """One node, one decision: facts, profiles, memory and now give verdict, plan, memory and a next look.
 
 Everything that is ever written to a Node is planned here. The plan is empty for a node that is being deleted,
-and for one that no accepted, enforcing profile manages, apart from turning our own condition to Unknown.
+and for one that no accepted, enforcing profile manages, apart from turning our own condition to Unknown. Marks of
+the probe and the endpoint need an accepted, enforcing agent profile, but not that it manages the node: it may
+include nodes that nobody claims. They are no part of conformance: a node with a broken runtime may conform.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from clusterconform.contract.facts import NodeFacts, Taint, marks_listed
 from clusterconform.contract.memory import NodeMemory
-from clusterconform.contract.plan import CONDITION_MARK, PROVIDER_TAINT_MARK, ConditionWrite, MarksPatch, Plan
+from clusterconform.contract.plan import (
+    CONDITION_MARK,
+    PROVIDER_TAINT_MARK,
+    UNAVAILABLE_TAINT_MARK,
+    ConditionWrite,
+    EndpointWrite,
+    MarksPatch,
+    Plan,
+)
 from clusterconform.contract.profile import Enforcement, RuntimeProfile
+from clusterconform.contract.settings import ProbeMode
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import (
     ADVICE,
@@ -21,9 +32,13 @@ from clusterconform.contract.verdicts import (
     NodeVerdict,
     Reason,
 )
-from clusterconform.decisions import conditions, contention
+from clusterconform.decisions import conditions, contention, sandbox
+from clusterconform.decisions.addresses import AddressVerdict, annotation_drift, hindered, within_limit, write_of
+from clusterconform.decisions.addresses import judge as judge_address
 from clusterconform.decisions.conformance import Drift, drifts_of, flaws_of, is_provider_taint
 from clusterconform.decisions.identity import classify
+from clusterconform.decisions.scope import acting_agent
+from clusterconform.decisions.surroundings import ALONE, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +50,68 @@ class Decision:
         plan: What is to be written now.
         memory: What is to be remembered.
         recheck_after: Seconds after which the answer may differ although nothing changed; None for never.
+        address: Where its endpoint stands.
     """
 
     verdict: NodeVerdict
     plan: Plan
     memory: NodeMemory
     recheck_after: float | None = None
+    address: AddressVerdict | None = None
 
 
-def decide(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Moment) -> Decision:
-    """What follows for ``node`` at ``now``; see the module's text."""
+def decide(
+    node: NodeFacts,
+    catalogue: Catalogue,
+    memory: NodeMemory,
+    now: Moment,
+    around: Surroundings = ALONE,
+) -> Decision:
+    """What follows for ``node`` among ``around`` at ``now``; see the module's text."""
+    agent = acting_agent(catalogue)
+    may_mark = agent is not None and agent.enforcement is Enforcement.ENFORCE and not node.terminating
+    extra = _Extra()
+    if agent is not None and may_mark:
+        extra, memory = _extra(node, around, agent, memory, now)
+    made = _conform(node, catalogue, memory, now, extra)
+    waits = [wait for wait in (made.recheck_after, *extra.waits) if wait is not None]
+    verdict = judge_address(node, around.endpoint, around.mode, around.outside)
+    return replace(
+        made,
+        plan=replace(made.plan, endpoint=extra.endpoint),
+        recheck_after=min(waits, default=None),
+        address=hindered(verdict, made.memory),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extra:
+    """What the probe and the address want of one node beside its conformance."""
+
+    drifts: list[Drift] = field(default_factory=list)
+    endpoint: EndpointWrite | None = None
+    waits: tuple[float | None, ...] = ()
+
+
+def _extra(
+    node: NodeFacts, around: Surroundings, agent: RuntimeProfile, memory: NodeMemory, now: Moment
+) -> tuple[_Extra, NodeMemory]:
+    drifts, wait, write, rest = [], None, None, None
+    if not around.probed:
+        drifts += sandbox.leftovers_of(node)
+    elif around.probe is not None and agent.runtime_probe is not None:
+        holds, memory, wait = sandbox.stabilized(around.probe, memory, agent.runtime_probe, now.uptime)
+        if holds and agent.runtime_probe.mode is ProbeMode.ENFORCE:
+            drifts += sandbox.drifts_of(node, around.probe, now)
+    if around.endpoint is not None:
+        drift = annotation_drift(node, around.endpoint, around.mode)
+        drifts += [drift] if drift else []
+        write = write_of(node, around.endpoint, around.mode)
+        write, memory, rest = within_limit(write, memory, now.uptime)
+    return _Extra(drifts=drifts, endpoint=write, waits=(wait, rest)), memory
+
+
+def _conform(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Moment, extra: _Extra) -> Decision:
     identity = classify(node, catalogue)
     profile = identity.profile
     managed = identity.kind is IdentityKind.MANAGED and profile is not None
@@ -53,19 +120,40 @@ def decide(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Momen
     own = [identity.finding] if identity.finding else []
     why = _why_released(identity, catalogue)
     if profile is None or why or node.terminating:
-        verdict = NodeVerdict(identity=identity, findings=(*own, *(drift.finding for drift in drifts), *flaws))
-        condition = None if node.terminating else conditions.released(node, why, now)
-        # Timers start afresh when enforcement comes back; quarrels do not, or flipping the claim would end them.
-        memory = replace(memory, clean_since=None, drift_since=None)
-        condition, memory = _unless_contested(condition, memory, now)
-        return Decision(
-            verdict=verdict, plan=Plan(condition=condition), memory=memory, recheck_after=_rests(memory, now)
-        )
-    memory = contention.amiss(memory, [drift.mark for drift in drifts], now.uptime)
-    blocked = [*own, *(_contested(drift) for drift in drifts if drift.mark in memory.contested)]
-    drifts = [drift for drift in drifts if drift.mark not in memory.contested]
-    amiss = _Amiss(identity=identity, drifts=drifts, blocked=blocked, flaws=flaws)
+        findings = (*own, *(drift.finding for drift in drifts), *flaws)
+        verdict = NodeVerdict(identity=identity, findings=findings)
+        return _released(node, verdict, memory, now, why=why, extra=extra)
+    # On a node whose evidence contradicts its claim nothing but the condition is written.
+    more = [] if identity.kind is IdentityKind.CONFLICTING else extra.drifts
+    memory = contention.amiss(memory, [drift.mark for drift in (*drifts, *more)], now.uptime)
+    contested = [drift for drift in (*drifts, *more) if drift.mark in memory.contested]
+    amiss = _Amiss(
+        identity=identity,
+        drifts=[drift for drift in drifts if drift not in contested],
+        extra=[drift for drift in more if drift not in contested],
+        blocked=[*own, *map(_contested, contested)],
+        flaws=flaws,
+    )
     return _enforce(node, profile, amiss, memory, now)
+
+
+def _released(
+    node: NodeFacts, verdict: NodeVerdict, memory: NodeMemory, now: Moment, *, why: str, extra: _Extra
+) -> Decision:
+    """What is left to do on a node that no profile keeps to its contract."""
+    condition = None if node.terminating else conditions.released(node, why, now)
+    # Timers start afresh when enforcement comes back; quarrels do not, or flipping the claim would end them.
+    memory = replace(memory, clean_since=None, drift_since=None)
+    condition, memory = _unless_contested(condition, memory, now)
+    memory = contention.amiss(memory, [drift.mark for drift in extra.drifts], now.uptime)
+    marks = _patch(node, [drift for drift in extra.drifts if drift.mark not in memory.contested])
+    memory = _still_rejected(memory, marks)
+    return Decision(
+        verdict=verdict,
+        plan=Plan(marks=None if memory.rejected is not None else marks, condition=condition),
+        memory=memory,
+        recheck_after=_rests(memory, now),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +162,14 @@ class _Amiss:
 
     identity: Identity
     drifts: list[Drift]
+    extra: list[Drift]
     blocked: list[Finding]
     flaws: list[Finding]
 
 
 def _enforce(node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment) -> Decision:
-    marks = _patch(node, amiss.drifts)
-    if memory.rejected is not None and (marks is None or memory.rejected[0] != fingerprint(marks)):
-        memory = replace(memory, rejected=None)
+    marks = _patch(node, [*amiss.drifts, *amiss.extra])
+    memory = _still_rejected(memory, marks)
     blocked = list(amiss.blocked)
     if memory.rejected is not None:
         blocked.append(Finding(Reason.WRITE_REJECTED, f"the API server refuses our patch: {memory.rejected[1]}"))
@@ -136,8 +224,16 @@ def _rests(memory: NodeMemory, now: Moment) -> float | None:
 
 
 def fingerprint(marks: MarksPatch) -> str:
-    """What makes two patches the same, so that one refused for good is not sent again."""
-    return repr(marks)
+    """What makes two patches the same, so that one refused for good is not sent again; times are no part of it."""
+    taints = tuple(replace(taint, time_added=None) for taint in marks.taints or ())
+    return repr(replace(marks, taints=taints))
+
+
+def _still_rejected(memory: NodeMemory, marks: MarksPatch | None) -> NodeMemory:
+    """``memory`` without a refusal that was about another patch."""
+    if memory.rejected is None or (marks is not None and memory.rejected[0] == fingerprint(marks)):
+        return memory
+    return replace(memory, rejected=None)
 
 
 def marks_written(memory: NodeMemory, marks: MarksPatch, now: Moment) -> NodeMemory:
@@ -204,20 +300,24 @@ def _patch(node: NodeFacts, drifts: Iterable[Drift]) -> MarksPatch | None:
     if not drifts:
         return None
     listed = set(marks_listed(node))
-    taints = None
+    taints: tuple[Taint, ...] | None = None
     for drift in drifts:
         if drift.mark == PROVIDER_TAINT_MARK:
-            taints = _with_provider_taint(node.taints or (), drift.taint)
-        if drift.ours:
-            listed.add(drift.mark)
-        elif drift.label is None and drift.taint is None:
+            taints = _with_provider_taint(node.taints or () if taints is None else taints, drift.taint)
+        if drift.mark == UNAVAILABLE_TAINT_MARK:
+            seen = node.taints or () if taints is None else taints
+            taints = sandbox.with_unavailable_taint(seen, drift.taint)
+        if drift.released:
             listed.discard(drift.mark)
+        elif drift.ours:
+            listed.add(drift.mark)
     return MarksPatch(
         labels=dict(drift.label for drift in drifts if drift.label),
+        annotations=dict(drift.annotation for drift in drifts if drift.annotation),
         taints=taints,
         listed=tuple(sorted(listed)),
         marks=tuple(sorted(drift.mark for drift in drifts)),
-        why="; ".join(drift.finding.message for drift in drifts),
+        why="; ".join(dict.fromkeys(drift.finding.message for drift in drifts)),
     )
 
 

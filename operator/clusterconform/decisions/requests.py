@@ -8,14 +8,15 @@ taints would erase all others, since the list is atomic.
 
 from collections.abc import Mapping
 
-from clusterconform.contract.facts import NodeFacts, Taint
+from clusterconform.contract.facts import Address, NodeFacts, Taint
 from clusterconform.contract.names import (
     BACKEND_LABEL,
     CONFORMANT_CONDITION,
+    ENDPOINT_ANNOTATION,
     FIELD_MANAGER,
     MARKS_ANNOTATION,
 )
-from clusterconform.contract.plan import ConditionWrite, MarksPatch, Plan
+from clusterconform.contract.plan import ConditionWrite, EndpointWrite, MarksPatch, Plan
 from clusterconform.contract.request import APPLY_PATCH, JSON_PATCH, Json, Request
 from clusterconform.contract.times import format_time
 
@@ -27,6 +28,8 @@ def requests_of(node: NodeFacts, plan: Plan) -> list[Request]:
         requests.append(marks_request(node, plan.marks))
     if plan.condition:
         requests.append(condition_request(node, plan.condition))
+    if plan.endpoint and not plan.marks:
+        requests.append(endpoint_request(node, plan.endpoint))
     return requests
 
 
@@ -44,8 +47,9 @@ def marks_request(node: NodeFacts, marks: MarksPatch) -> Request:
     else:
         ops += [_test("/metadata/labels", None), _add("/metadata/labels", {})]
     ops += _taint_ops(node, marks.taints)
-    ops += [_add(_pointer("metadata", "labels", key), value) for key, value in sorted(marks.labels.items())]
-    ops += _listing_ops(node, marks.listed)
+    for key, value in sorted(marks.labels.items()):
+        ops += _member_ops(_pointer("metadata", "labels", key), value, present=key in node.labels)
+    ops += _annotation_ops(node, {MARKS_ANNOTATION: ",".join(marks.listed) or None, **marks.annotations})
     return Request(method="PATCH", path=f"/api/v1/nodes/{node.name}", content_type=JSON_PATCH, body=ops)
 
 
@@ -73,6 +77,37 @@ def condition_request(node: NodeFacts, condition: ConditionWrite) -> Request:
     )
 
 
+def endpoint_request(node: NodeFacts, endpoint: EndpointWrite) -> Request:
+    """The patch of the node's status that publishes or withdraws its endpoint.
+
+    A JSON patch with tests, since the list of addresses is declared as merged by type, which corrupts lists that
+    hold a type twice. Tested are the uid, the claim and the list as it was seen. The annotation travels along:
+    metadata in a write to ``/status`` is stored, and the admission policy acts on it in the same request.
+    """
+    ops = [_test("/metadata/uid", node.uid)] if node.uid else []
+    if node.has_labels:
+        ops.append(_test(_pointer("metadata", "labels", BACKEND_LABEL), node.labels.get(BACKEND_LABEL)))
+    else:
+        ops.append(_test("/metadata/labels", None))
+    if endpoint.addresses is not None:
+        seen = None if node.addresses is None else [_address(address) for address in node.addresses]
+        ops.append(_test("/status/addresses", seen))
+        wanted = [_address(address) for address in endpoint.addresses]
+        if wanted or seen:
+            path = "/status/addresses"
+            ops.append(_add(path, wanted) if wanted else {"op": "remove", "path": path})
+    if endpoint.port is not None:
+        ops.append(_add("/status/daemonEndpoints", {"kubeletEndpoint": {"Port": endpoint.port}}))
+    if endpoint.pin is not None:
+        ops += _annotation_ops(node, {ENDPOINT_ANNOTATION: endpoint.pin or None})
+    path = f"/api/v1/nodes/{node.name}/status"
+    return Request(method="PATCH", path=path, content_type=JSON_PATCH, body=ops)
+
+
+def _address(address: Address) -> Mapping[str, str]:
+    return {"type": address.type, "address": address.address}
+
+
 def _taint_ops(node: NodeFacts, taints: tuple[Taint, ...] | None) -> list[Json]:
     if taints is None:
         return []
@@ -83,14 +118,24 @@ def _taint_ops(node: NodeFacts, taints: tuple[Taint, ...] | None) -> list[Json]:
     return [test, {"op": "remove", "path": "/spec/taints"}]
 
 
-def _listing_ops(node: NodeFacts, listed: tuple[str, ...]) -> list[Json]:
-    path = _pointer("metadata", "annotations", MARKS_ANNOTATION)
-    text = ",".join(listed)
-    if node.annotations.get(MARKS_ANNOTATION, "") == text:
+def _annotation_ops(node: NodeFacts, wanted: Mapping[str, str | None]) -> list[Json]:
+    changed = {key: value for key, value in wanted.items() if (node.annotations.get(key) or None) != value}
+    if not changed:
         return []
     if not node.has_annotations:
-        return [_test("/metadata/annotations", None), _add("/metadata/annotations", {}), _add(path, text)]
-    return [_add(path, text)] if text else [{"op": "remove", "path": path}]
+        made = [_test("/metadata/annotations", None), _add("/metadata/annotations", {})]
+        return [*made, *(_add(_pointer("metadata", "annotations", key), value) for key, value in changed.items())]
+    return [
+        op
+        for key, value in changed.items()
+        for op in _member_ops(_pointer("metadata", "annotations", key), value, present=key in node.annotations)
+    ]
+
+
+def _member_ops(path: str, value: str | None, *, present: bool) -> list[Json]:
+    if value is not None:
+        return [_add(path, value)]
+    return [{"op": "remove", "path": path}] if present else []
 
 
 def _taint(taint: Taint) -> Mapping[str, str]:

@@ -5,86 +5,41 @@ apply them, and the next decision is made on the result, at the time at which th
 There is no second path: what is simulated is what is sent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterconform.contract.asks import LedgerText
-from clusterconform.contract.facts import NodeFacts, UnreadableNodeError, read_node, view_node
-from clusterconform.contract.matrix import MATRIX
+from clusterconform.contract.facts import NodeFacts, UnreadableNodeError
 from clusterconform.contract.memory import EMPTY, NodeMemory
-from clusterconform.contract.names import (
-    CONFORMANT_CONDITION,
-    GROUP,
-    KIND,
-    LEASES_NAMESPACE,
-    LEDGER_CONFIGMAP,
-    LEDGER_KEY,
-    NAMESPACE,
-    TRUST_KEY,
-)
-from clusterconform.contract.objects import NotAnObjectError, objects_in, path_text
+from clusterconform.contract.names import CONFORMANT_CONDITION
 from clusterconform.contract.plan import Plan
-from clusterconform.contract.profile import ProfileObject, Refusal, manifest_of, read_profile
+from clusterconform.contract.profile import ProfileObject
 from clusterconform.contract.request import JSON_PATCH, Json, Request
 from clusterconform.contract.times import Duration, Moment, format_time, parse_time
-from clusterconform.contract.verdicts import Catalogue, IdentityKind, NodeVerdict, Reason
-from clusterconform.decisions import planning
+from clusterconform.contract.verdicts import Catalogue, Finding, IdentityKind, NodeVerdict, Reason
+from clusterconform.decisions import addresses, planning
+from clusterconform.decisions.agents import Agents
 from clusterconform.decisions.gate import accept
 from clusterconform.decisions.rehearsal import Rehearsal, Scene, staleness_of
 from clusterconform.decisions.requests import requests_of
+from clusterconform.decisions.sandbox import Runtime
 from clusterconform.decisions.staleness import Staleness, undetermined
+from clusterconform.decisions.surroundings import Surroundings
+from clusterconform.decisions.world import (
+    UnusableWorldError,
+    World,
+    as_stored,
+    facts_of,
+    items_in,
+    name_of,
+    read_ledger_object,
+    read_world,
+)
 
-# Repair, ten seconds clean, condition: three looks bring any node to rest; more would be a defect.
-_LOOKS: Final = 8
+__all__ = ["UnusableWorldError", "World", "read_ledger_object", "read_world", "simulate"]
 
-
-class UnusableWorldError(ValueError):
-    """The input is no world; the text says which object and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What ``kubectl get nodes,pods,leases,rtp -A -o json`` shows, cut down to what decisions read.
-
-    Attributes:
-        nodes: Nodes as JSON values, in input order.
-        profiles: The profiles; the built-in ones where the input holds none.
-        leases: By node name, the Leases of nodes.
-        ledger: The reaping ledger, None where the input holds none: empty and old.
-    """
-
-    nodes: Sequence[Mapping[str, Any]]
-    profiles: Sequence[ProfileObject]
-    leases: Mapping[str, Any]
-    ledger: LedgerText | None
-
-
-def read_world(documents: Iterable[Any]) -> World:
-    """The world in ``documents``: objects and lists of objects, of any kinds; other kinds are passed over.
-
-    Raises:
-        UnusableWorldError: A document that is no object, or a profile without a name.
-    """
-    nodes: list[Mapping[str, Any]] = []
-    profiles: list[ProfileObject] = []
-    leases: dict[str, Any] = {}
-    ledger: LedgerText | None = None
-    for where, item in _items(documents):
-        kind, group = item.get("kind"), str(item.get("apiVersion") or "").rpartition("/")[0]
-        if kind == "Node" and not group:
-            nodes.append(_as_stored(where, item))
-        elif kind == KIND and group == GROUP:
-            try:
-                profiles.append(read_profile(item))
-            except Refusal as refusal:
-                raise UnusableWorldError(f"{where}: {refusal}") from refusal
-        elif kind == "Lease" and _place(item)[0] == LEASES_NAMESPACE:
-            leases[_place(item)[1]] = item
-        elif kind == "ConfigMap" and _place(item) == (NAMESPACE, LEDGER_CONFIGMAP):
-            ledger = read_ledger_object(item)
-    profiles = profiles or [read_profile(manifest_of(row)) for row in MATRIX.values()]
-    return World(nodes=nodes, profiles=profiles, leases=leases, ledger=ledger)
+# Repair, endpoint, probe, ten seconds clean, condition: some looks bring any node to rest; more would be a defect.
+_LOOKS: Final = 12
 
 
 def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> Mapping[str, Any]:
@@ -99,15 +54,19 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
         UnusableWorldError: A node with a field of a type that no API server would accept, or a pass that is none.
     """
     catalogue = accept(world.profiles)
-    facts = [_facts(_name(manifest), manifest) for manifest in world.nodes]
-    first = [planning.decide(node, catalogue, EMPTY, now) for node in facts]
-    judged = [(node, decision.verdict) for node, decision in zip(facts, first, strict=True)]
+    facts = [facts_of(name_of(manifest), manifest) for manifest in world.nodes]
+    looks = _looks(world, facts, catalogue, now)
+    judged = [(look.facts, look.decision.verdict) for look in looks]
     answers = staleness_of(judged, catalogue, now)
-    looks = zip(world.nodes, facts, first, strict=True)
     answer = {
         "now": format_time(now.wall),
-        "nodes": [_node(_Look(*look), catalogue, now, answers) for look in looks],
+        "nodes": [_node(look, catalogue, now, answers) for look in looks],
         "profiles": [_profile(profile, catalogue) for profile in world.profiles],
+        "diagnostics": [
+            addresses.diagnostics(look.facts, verdict)
+            for look in sorted(looks, key=lambda look: look.facts.name)
+            if (verdict := look.decision.address) is not None and verdict.endpoint is not None
+        ],
     }
     rehearsal = Rehearsal(world.nodes, world.leases, world.ledger)
     try:
@@ -120,11 +79,29 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A node with the first decision on it."""
+    """A node, what is known around it, and the first decision on it."""
 
     manifest: Mapping[str, Any]
     facts: NodeFacts
+    around: Surroundings
+    unprobed: Finding
     decision: planning.Decision
+
+
+def _looks(world: World, facts: Sequence[NodeFacts], catalogue: Catalogue, now: Moment) -> list[_Look]:
+    agents = Agents(catalogue)
+    for pod in world.pods:
+        agents.observe_pod(pod)
+    for node in facts:
+        agents.observe(node)
+    for node in facts:
+        agents.around(node, now.wall)  # all probes are judged before it is asked whether they are too many
+    looks = []
+    for manifest, node in zip(world.nodes, facts, strict=True):
+        around = agents.around(node, now.wall)
+        decision = planning.decide(node, catalogue, EMPTY, now, around)
+        looks.append(_Look(manifest, node, around, agents.unprobed(node), decision))
+    return looks
 
 
 def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue) -> Mapping[str, Any]:
@@ -134,10 +111,10 @@ def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue
     moment = read_moment(step, default)
     nodes, fresh, faults = (step.get(field) for field in ("nodes", "fresh", "faults"))
     if nodes is not None:
-        listed = [_as_stored(where, item) for where, item in _items([{"kind": "NodeList", "items": nodes}])]
-        rehearsal.nodes = {_name(manifest): manifest for manifest in listed}
+        listed = [as_stored(where, item) for where, item in items_in([{"kind": "NodeList", "items": nodes}])]
+        rehearsal.nodes = {name_of(manifest): manifest for manifest in listed}
     answers = {
-        name: None if manifest is None else _as_stored(f"fresh {name}", {"kind": "Node", **manifest})
+        name: None if manifest is None else as_stored(f"fresh {name}", {"kind": "Node", **manifest})
         for name, manifest in (fresh or {}).items()
     }
     scene = Scene(moment=moment, fresh=answers, faults=faults or {}, restarted=bool(step.get("restart")))
@@ -170,28 +147,6 @@ def read_uptime(value: Any) -> float:
     if isinstance(value, bool) or not 0 <= seconds < float("inf"):
         raise UnusableWorldError(f"uptime must be seconds or a duration such as 1h30m, not {value!r}")
     return seconds
-
-
-def read_ledger_object(manifest: Mapping[str, Any]) -> LedgerText:
-    """The ledger in ``manifest``, a ConfigMap as JSON values."""
-    data, metadata = manifest.get("data"), manifest.get("metadata")
-    texts = data if isinstance(data, Mapping) else {}
-    trust = texts.get(TRUST_KEY)
-    return LedgerText(
-        text=str(texts.get(LEDGER_KEY) or ""),
-        trust=None if trust is None else str(trust),
-        created_at=parse_time(metadata.get("creationTimestamp")) if isinstance(metadata, Mapping) else None,
-    )
-
-
-def _place(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = item.get("metadata")
-    place = metadata if isinstance(metadata, Mapping) else {}
-    return str(place.get("namespace") or ""), str(place.get("name") or "")
-
-
-def _name(manifest: Mapping[str, Any]) -> str:
-    return str(manifest["metadata"]["name"])
 
 
 class LostTestError(ValueError):
@@ -240,44 +195,6 @@ def _apply_op(manifest: Json, op: Mapping[str, Any]) -> None:
         del target[member]
 
 
-def _items(documents: Iterable[Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    for index, document in enumerate(documents):
-        where = f"document {index + 1}"
-        try:
-            for path, item in objects_in(document):
-                yield f"{where}, {path_text(path)}" if path else where, item
-        except NotAnObjectError as error:
-            place = f"{where}, {path_text(error.path)}" if error.path else where
-            raise UnusableWorldError(f"{place}: {error.reason}") from error
-
-
-def _as_stored(where: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """``manifest`` as the API server would show it: maps and lists that are null or empty are not there.
-
-    Everything that a request of ours can change is a copy.
-    """
-    metadata, spec = manifest.get("metadata"), manifest.get("spec")
-    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        raise UnusableWorldError(f"{where}: metadata.name must be a name")
-    stored = {**manifest, "metadata": dict(metadata), "spec": dict(spec) if isinstance(spec, Mapping) else {}}
-    for field in ("labels", "annotations"):
-        value = metadata.get(field)
-        if not value:
-            stored["metadata"].pop(field, None)
-        elif isinstance(value, Mapping):
-            stored["metadata"][field] = {key: "" if item is None else item for key, item in value.items()}
-    taints = stored["spec"].get("taints")
-    if not taints:
-        stored["spec"].pop("taints", None)
-    elif isinstance(taints, Sequence) and not isinstance(taints, str):
-        stored["spec"]["taints"] = [
-            {key: item for key, item in taint.items() if item not in (None, "")}
-            for taint in taints
-            if isinstance(taint, Mapping)
-        ]
-    return stored
-
-
 def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]) -> Mapping[str, Any]:
     name, verdict = look.facts.name, look.decision.verdict
     requests = _until_rest(look, catalogue, now)
@@ -290,6 +207,8 @@ def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, 
         "conformant": verdict.conformant,
         "reasons": _reasons(verdict),
         "staleness": _staleness(answers.get(name)),
+        "endpoint": addresses.as_values(look.decision.address) if look.decision.address else None,
+        "probe": _probe(look),
         "requests": [
             {
                 "method": request.method,
@@ -302,9 +221,16 @@ def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, 
     }
 
 
+def _probe(look: _Look) -> Mapping[str, Any]:
+    verdict = look.around.probe
+    if verdict is None:
+        return {"verdict": Runtime.NONE.value, "cause": look.unprobed.reason.value, "held": False}
+    return {"verdict": verdict.runtime.value, "cause": verdict.cause.reason.value, "held": verdict.held}
+
+
 def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]:
     name, node, decision, requests = look.facts.name, look.facts, look.decision, list[Request]()
-    manifest = _as_stored(name, look.manifest) if decision.plan or decision.recheck_after is not None else {}
+    manifest = as_stored(name, look.manifest) if decision.plan or decision.recheck_after is not None else {}
     for _ in range(_LOOKS):
         memory = _carried_out(decision.memory, decision.plan, now)
         for request in requests_of(node, decision.plan):
@@ -314,8 +240,8 @@ def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]
             return requests  # a condition at the most, and that is the last word
         if not decision.plan and decision.recheck_after is not None:
             now = now.later(decision.recheck_after)
-        node = _facts(name, manifest)
-        decision = planning.decide(node, catalogue, memory, now)
+        node = facts_of(name, manifest)
+        decision = planning.decide(node, catalogue, memory, now, look.around)
     raise RuntimeError(f"node {name} does not come to rest; this is a defect of clusterconform")
 
 
@@ -324,14 +250,9 @@ def _carried_out(memory: NodeMemory, plan: Plan, now: Moment) -> NodeMemory:
         memory = planning.marks_written(memory, plan.marks, now)
     if plan.condition:
         memory = planning.condition_written(memory, plan.condition, now)
+    if plan.endpoint and not plan.marks:
+        memory = addresses.endpoint_written(memory, now.uptime)
     return memory
-
-
-def _facts(name: str, manifest: Mapping[str, Any]) -> NodeFacts:
-    try:
-        return read_node(view_node(manifest))
-    except UnreadableNodeError as error:
-        raise UnusableWorldError(f"node {name}: {error}") from error
 
 
 def _staleness(answer: Staleness | None) -> Mapping[str, Any]:

@@ -177,7 +177,7 @@ def _needs_of(container: Container, path: Path) -> Iterator[tuple[Path, str]]:
         if probe is not None and probe.exec is not None:
             yield (*path, name, "exec"), "exec probe"
     hooks = container.lifecycle
-    for name, hook in (("postStart", hooks and hooks.post_start), ("preStop", hooks and hooks.pre_stop)):
+    for name, hook in (("postStart", hooks.post_start), ("preStop", hooks.pre_stop)) if hooks else ():
         if hook is not None and hook.exec is not None:
             yield (*path, "lifecycle", name, "exec"), "exec hook"
     if container.security_context is not None and container.security_context.privileged:

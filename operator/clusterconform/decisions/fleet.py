@@ -20,7 +20,7 @@ node (``outpost.dhnt.io/approve-reap``): that overrides 4, 8 after a mass-stale,
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from clusterconform.contract.facts import NodeFacts
@@ -121,6 +121,7 @@ class Admission:
         until: When it may say otherwise by time alone; None where it will not.
         allowed: How many may go in this pass.
         admitted: Who may be tried, in order.
+        others: The guard that holds everybody but the one that a person approved, or None.
     """
 
     refused: Reason | None
@@ -184,7 +185,8 @@ def admit(fleet: Survey, policy: NodeGC, seen: Circumstances) -> Admission:
         found for guard in (_mass_stale, _trust, _daily) if (found := guard(fleet, policy, seen)) is not None
     ]
     if refusals:  # but for the approved one
-        return Admission(refused=None, allowed=left, admitted=_approved(fleet, seen), others=refusals[0].refused)
+        held = refusals[0]
+        return replace(held, refused=None, others=held.refused, allowed=left, admitted=_approved(fleet, seen))
     left = min(left, _allowed_today(fleet, policy, seen))
     return Admission(refused=None, allowed=left, admitted=admitted)
 

@@ -130,9 +130,11 @@ def reaping_allowed(standing: Standing) -> tuple[str, Finding]:
     if report.error is not None and report.error_reason is not None:
         return "False", Finding(report.error_reason, report.error)
     guard = report.standing
-    if guard.refused is not None:
+    # That a person approved one node frees no other.
+    refused = guard.refused or guard.others
+    if refused is not None:
         until = f", at least until {format_time(guard.until)}" if guard.until else ""
-        return "False", _with_mode(Finding(guard.refused, f"{guard.message}{until}"), mandate)
+        return "False", _with_mode(Finding(refused, f"{guard.message}{until}"), mandate)
     finding = Finding(Reason.GUARDS_PASS, f"no guard holds reaping{_warning(standing.policy)}")
     if mandate.mode is ReapingMode.DRY_RUN:
         would = f"; it would have deleted {', '.join(report.deleted[:HELD])}" if report.deleted else ""

@@ -9,12 +9,13 @@ import click
 import msgspec
 from rich.console import Console
 
-from bench import against_size, at_rest, cold_start, heartbeats, machine, mass_drift, one_drift, pure
+from bench import against_size, at_rest, cold_start, heartbeats, machine, mass_drift, one_drift, pure, reaping
 from bench.options import Options
 from bench.report import Figure, sheets, shown
 
 BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "decisions": pure.measure,
+    "reaping": reaping.measure,
     "cold-start": cold_start.measure,
     "at-rest": at_rest.measure,
     "one-drift": one_drift.measure,

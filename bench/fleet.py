@@ -42,6 +42,18 @@ def manifests(count: int, *, now: datetime) -> list[dict[str, Any]]:
     return [_at_rest(_node(index, now), profiles, moment) for index in range(count)]
 
 
+def agents(count: int, *, now: datetime, dead_each: int, dead_since: datetime) -> list[NodeFacts]:
+    """Give ``count`` agents as decisions read them; each ``dead_each``-th is dead since ``dead_since``."""
+    profiles, moment = catalogue(), Moment(wall=now, uptime=0.0)
+    nodes = []
+    for index in range(count):
+        silent = dead_since if index % dead_each == 0 else None
+        manifest = agent_node(f"host{index:05d}", index=index, now=now, silent_since=silent)
+        manifest["metadata"]["uid"] = f"uid-{index}"
+        nodes.append(read_node(view_node(_at_rest(manifest, profiles, moment))))
+    return nodes
+
+
 def _node(index: int, now: datetime) -> dict[str, Any]:
     host = f"host{index // 2:05d}"
     if index % 2 == 0:

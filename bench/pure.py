@@ -43,7 +43,7 @@ def measure(options: Options) -> list[Figure]:
     }
     for _ in range(options.runs):
         for name, work in works.items():
-            series.add(subject, name, _cpu_of(work), unit="s CPU")
+            series.add(subject, name, cpu_of(work), unit="s CPU")
     worlds = _worlds(nodes)
     for run in range(options.runs):
         options.tell(f"run {run + 1} of {options.runs}: simulate")
@@ -56,7 +56,8 @@ def _decide(nodes: list[NodeFacts], moment: Moment) -> int:
     return sum(len(requests_of(node, decide(node, profiles, _CLEAN, moment).plan)) for node in nodes)
 
 
-def _cpu_of(work: Callable[[], object]) -> float:
+def cpu_of(work: Callable[[], object]) -> float:
+    """CPU seconds of this process for ``work``."""
     started = time.process_time()
     work()
     return time.process_time() - started

@@ -89,12 +89,13 @@ class _Pass:
     def __init__(self, fleet: Fleet, memory: ReapingMemory) -> None:
         self.fleet, self.memory = fleet, memory
         self.policy = fleet.agents.policy
+        self.verdicts = {node.name: verdict for node, verdict in fleet.nodes}
         self.text, self.trust = "", trusting.Trust()
         self.lines: list[LedgerLine] = []
         self.pending: list[LedgerLine] = []
         self.doubt = memory.doubt
         self.tried: set[str] = set()
-        self.young = False
+        self.young = self.exhausted = False
         self.deleted: list[str] = []
         self.held: dict[str, Held] = {}
         self.error: str | None = None
@@ -224,7 +225,7 @@ class _Pass:
 
     def _try_all(self, admission: Admission) -> Generator[Ask, Answer, None]:
         for candidate in admission.admitted:
-            if len(self.deleted) >= admission.allowed or self.error is not None:
+            if len(self.deleted) >= admission.allowed or self.exhausted or self.error is not None:
                 return
             yield from self._try(candidate)
 
@@ -253,15 +254,15 @@ class _Pass:
             self._rehearse(name, candidate.uid, moment, about)
             return
         if self._spent(moment) >= self.policy.max_deletes:
-            # The clock was set back since the guards were asked.
+            # The clock was set back since the guards were asked; nobody else need be read for that.
+            self.exhausted = True
             self.held[name] = Held(name=name, reason=Reason.BUDGET_SPENT)
             return
         yield from self._delete(node, moment, about)
 
     def _judge_fresh(self, node: FreshNode, moment: Moment) -> Generator[Ask, Answer, Staleness]:
         agents = self.fleet.agents
-        verdicts = {listed.name: verdict for listed, verdict in self.fleet.nodes}
-        verdict = verdicts.get(node.facts.name)
+        verdict = self.verdicts.get(node.facts.name)
         if verdict is None:
             return undetermined(Reason.NOT_AN_AGENT, "the answer is about another node")
         if evidence_of(node.facts, ()) - AGENT_EVIDENCE:

@@ -26,7 +26,7 @@ async def stands(cluster: Cluster, nodes: Iterable[NodeFacts]) -> bool | None:
 
     Args:
         cluster: The API client.
-        nodes: Nodes of the cluster; the first that still exists is enough.
+        nodes: Nodes of the cluster, the ones first that nobody would miss; the first that still exists is enough.
     """
     tried = False
     for node, _ in zip(nodes, range(_TRIES), strict=False):

@@ -24,7 +24,7 @@ from clusterconform.contract.asks import (
     SwapLedger,
     Trouble,
 )
-from clusterconform.contract.facts import UnreadableNodeError
+from clusterconform.contract.facts import NodeFacts, UnreadableNodeError
 from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, KIND, LEASES_NAMESPACE
 from clusterconform.contract.reaping import Agents, Fleet, Mode, ReapingMemory
 from clusterconform.contract.request import JSON, Request
@@ -242,7 +242,7 @@ class Reaper:
             case DeleteNode():
                 answer = await self._delete(ask)
             case _:
-                answer = await fence.stands(self._cluster, self._cache.nodes())
+                answer = await fence.stands(self._cluster, sorted(self._cache.nodes(), key=_is_ready))
         return answer
 
     def _moment(self) -> Moment:
@@ -329,6 +329,10 @@ class Reaper:
             status, finding = reaping_allowed(standing)
             self._metrics.reaping_allowed.clear()
             self._metrics.reaping_allowed.labels(status, finding.reason).set(1)
+
+
+def _is_ready(node: NodeFacts) -> bool:
+    return node.ready is not None and node.ready.status == "True"
 
 
 def _failed(error: ApiError) -> Failed:

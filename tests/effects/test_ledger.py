@@ -256,7 +256,7 @@ async def test_a_term_that_may_be_a_successors_is_left_alone(term: str) -> None:
 
 @in_virtual_time
 async def test_a_claim_that_failed_is_made_by_the_next_read() -> None:
-    api = installed({TERM_KEY: "another"}, text=LINE)
+    api = installed({TERM_KEY: "7/holder-7/a-lease-that-was-deleted"}, text=LINE)
     api.script("PUT", PATH, refusal(403))
     held = ledger(api)
     with pytest.raises(ApiError):
@@ -452,6 +452,14 @@ async def test_an_answer_that_is_no_configmap_is_no_ledger(odd: Any) -> None:
     held = await claimed(api)
     api.script("GET", PATH, reply(odd))
     assert isinstance(await held.read(), Failed)
+
+
+@in_virtual_time
+async def test_a_swap_whose_answer_shows_another_text_proves_nothing() -> None:
+    api = installed(text="")
+    held = await claimed(api)
+    api.script("PUT", PATH, reply(api.get(CONFIGMAPS, LEDGER_CONFIGMAP)))
+    assert isinstance(await held.swap(LINE, TRUST), Failed)
 
 
 @pytest.mark.parametrize("odd", [[], "text", None, {}], ids=str)

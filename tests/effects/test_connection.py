@@ -2,7 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
+import socket
 import ssl
+import struct
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from effects_server import kubeconfig, served
 from kubernetes.aio.config import incluster_config, kube_config
 
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.connection import Connection, ConnectionConfigError
+from clusterconform.effects.connection import Connection, ConnectionConfigError, WriteInterruptedError
 from clusterconform.sandbox.certificates import Authority
 
 pytestmark = pytest.mark.usefixtures("nothing_left_over")
@@ -278,3 +282,71 @@ def test_nothing_is_written_beside_the_kubeconfig(tmp_path: Path) -> None:
     asyncio.run(Connection(file).open())
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["config"]
+
+
+class Breaking:
+    """A server that answers the first request of each connection, and breaks that connection at the second.
+
+    Attributes:
+        url: Where it is.
+        arrived: The methods of all requests that arrived, in order.
+        reset: Whether a connection is broken by a reset instead of an end.
+    """
+
+    def __init__(self) -> None:
+        self.url, self.arrived, self.reset = "", list[str](), False
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await self._take(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await self._take(reader)
+        if self.reset:
+            # Without lingering, the end of a connection is a reset.
+            own = writer.get_extra_info("socket")
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    async def _take(self, reader: asyncio.StreamReader) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = [line for line in head.lower().splitlines() if line.startswith("content-length:")]
+        await reader.readexactly(int(length[0].partition(":")[2]) if length else 0)
+        self.arrived.append(head.partition(" ")[0])
+
+
+@contextlib.asynccontextmanager
+async def breaking() -> AsyncIterator[Breaking]:
+    """A server whose connections serve one request each."""
+    here = Breaking()
+    server = await asyncio.start_server(here.handle, "127.0.0.1", 0)
+    async with server:
+        here.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield here
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["an end", "a reset"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
+async def test_a_write_whose_connection_breaks_is_sent_once(tmp_path: Path, method: str, *, reset: bool) -> None:
+    """Sent again, a deletion of ours that was carried out would read as one that somebody else made."""
+    async with breaking() as here:
+        here.reset = reset
+        connection = Connection(kubeconfig(tmp_path / "config", here.url))
+        await connection.open()
+        async with connection.session() as session:
+            async with session.get(here.url):
+                pass
+            with pytest.raises(WriteInterruptedError):
+                await session.request(method, here.url, data=b"{}")
+    assert here.arrived == ["GET", method]
+
+
+async def test_a_read_whose_connection_breaks_may_be_sent_again(tmp_path: Path) -> None:
+    async with breaking() as here:
+        connection = Connection(kubeconfig(tmp_path / "config", here.url))
+        await connection.open()
+        async with connection.session() as session:
+            for _ in range(2):
+                async with session.get(here.url) as response:
+                    assert response.status == 200
+    assert here.arrived == ["GET", "GET", "GET"]

@@ -39,7 +39,7 @@ from clusterconform.decisions.report import PassReport
 from clusterconform.decisions.standing import LastPass, Mandate, Standing, mandate_of, reaping_allowed
 from clusterconform.effects import fence
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.cluster import Cluster
+from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import (
     ApiError,
     ConflictError,
@@ -263,11 +263,13 @@ class Reaper:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases/{name}"
         request = Request(method="GET", path=path)
         try:
-            return read_lease(msgspec.json.decode(await self._cluster.send(request, timeout=_READ_SECONDS)))
+            found = decoded(await self._cluster.send(request, timeout=_READ_SECONDS))
         except ApiError as error:
             return _failed(error)
-        except msgspec.DecodeError as error:
-            return Failed(Trouble.UNKNOWN, str(error))
+        if not isinstance(found, dict) or found.get("kind") != "Lease":
+            # A Lease without a time is no objection; something else in its place is a witness not heard.
+            return Failed(Trouble.UNKNOWN, "the answer is no Lease")
+        return read_lease(found)
 
     async def _delete(self, ask: DeleteNode) -> Answer:
         body = {

@@ -340,3 +340,9 @@ def test_all_probes_are_judged_before_it_is_asked_whether_they_are_too_many() ->
 def test_a_probe_pod_that_is_none_is_said() -> None:
     with pytest.raises(UnusableWorldError, match="document 1"):
         read_world([{**probe_pod(), "spec": {"nodeName": 5}}])
+
+
+def test_a_node_that_becomes_an_agent_by_its_marks_gets_its_endpoint_too() -> None:
+    answer = node_of(agent(labels={RUNTIME_LABEL: "virtual"}))
+    assert answer["endpoint"]["reason"] == "VirtualNode"
+    assert ["/status" in request["path"] for request in answer["requests"]] == [False, True, True]

@@ -153,10 +153,12 @@ async def test_what_is_written_is_the_same_with_and_without_the_slim_stream(
         agent(labels={RUNTIME_LABEL: None}), virtual(taints=[]), agent("x", taints=[TAINT]), bare("n")
     )
     async with running(tmp_path, caplog, api, bound=Bound.ENFORCE, slim_stream=slim) as here:
-        await here.until(lambda: len(api.writes(NODES)) == 3 and here.server.watching == 1)
+        await here.until(lambda: len(api.writes(NODES)) == 5 and here.server.watching == 1)
     assert sorted(sent.path for sent in api.writes(NODES)) == [
         f"{NODES}/{VIRTUAL}",
+        f"{NODES}/n/status",
         f"{NODES}/{AGENT}",
+        f"{NODES}/{AGENT}/status",
         f"{NODES}/x/status",
     ]
     assert "kopf" not in json.dumps([api.get(NODES, name) for name in api.names(NODES)])

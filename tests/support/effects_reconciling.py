@@ -48,7 +48,9 @@ class World:
         watch_delay: Seconds until the watch tells of a change; an answer takes one millisecond.
     """
 
-    def __init__(self, *raw_nodes: Json, bound: Bound = Bound.ENFORCE, synced: bool = True) -> None:
+    def __init__(
+        self, *raw_nodes: Json, bound: Bound = Bound.ENFORCE, synced: bool = True, addresses: str = "Off"
+    ) -> None:
         self.api, self.metrics, self.clock = FakeApi(), Metrics(), LoopClock()
         self.cluster = FakeCluster(self.api, self.metrics)
         self.cache, self.stream = Cache(), NodeStream(self.metrics, self.clock.uptime)
@@ -65,7 +67,10 @@ class World:
             changed=self.changed.append,
         )
         for profile in MATRIX.values():
-            self.api.put(PROFILES, manifest_of(profile))
+            raw_profile = manifest_of(profile)
+            if "addressReconcile" in raw_profile["spec"]:
+                raw_profile["spec"]["addressReconcile"] = {"mode": addresses}
+            self.api.put(PROFILES, raw_profile)
             self.cache.set_profile(read_profile(self.api.get(PROFILES, profile.backend)))
         for raw in raw_nodes:
             stored = self.api.put(NODES, raw)

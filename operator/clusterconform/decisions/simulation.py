@@ -83,6 +83,7 @@ class _Look:
 
     manifest: Mapping[str, Any]
     facts: NodeFacts
+    agents: Agents
     around: Surroundings
     unprobed: Finding
     decision: planning.Decision
@@ -100,7 +101,7 @@ def _looks(world: World, facts: Sequence[NodeFacts], catalogue: Catalogue, now: 
     for manifest, node in zip(world.nodes, facts, strict=True):
         around = agents.around(node, now.wall)
         decision = planning.decide(node, catalogue, EMPTY, now, around)
-        looks.append(_Look(manifest, node, around, agents.unprobed(node), decision))
+        looks.append(_Look(manifest, node, agents, around, agents.unprobed(node), decision))
     return looks
 
 
@@ -230,6 +231,7 @@ def _probe(look: _Look) -> Mapping[str, Any]:
 
 def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]:
     name, node, decision, requests = look.facts.name, look.facts, look.decision, list[Request]()
+    wall = now.wall  # probes are judged as they are now: that their grace ends is no work of ours
     manifest = as_stored(name, look.manifest) if decision.plan or decision.recheck_after is not None else {}
     for _ in range(_LOOKS):
         memory = _carried_out(decision.memory, decision.plan, now)
@@ -241,7 +243,9 @@ def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]
         if not decision.plan and decision.recheck_after is not None:
             now = now.later(decision.recheck_after)
         node = facts_of(name, manifest)
-        decision = planning.decide(node, catalogue, memory, now, look.around)
+        # A node that was taken for a virtual one may be an agent by now.
+        look.agents.observe(node)
+        decision = planning.decide(node, catalogue, memory, now, look.agents.around(node, wall))
     raise RuntimeError(f"node {name} does not come to rest; this is a defect of clusterconform")
 
 

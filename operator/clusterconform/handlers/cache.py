@@ -109,9 +109,11 @@ class Cache:
     def _replace(self, profiles: dict[str, ProfileObject]) -> bool:
         self._profiles = profiles
         catalogue = accept(list(profiles.values()))
-        changed = catalogue != self.catalogue
+        if catalogue == self.catalogue:
+            # The old one stays: what was worked out by it holds, and whoever keeps it need not begin anew.
+            return False
         self.catalogue = catalogue
-        return changed
+        return True
 
 
 def _is_newer_profile(profile: ProfileObject, known: ProfileObject | None) -> bool:

@@ -13,12 +13,14 @@ from clusterconform.contract.facts import (
     read_node,
 )
 from clusterconform.contract.memory import EMPTY, NodeMemory
-from clusterconform.contract.plan import ConditionWrite, MarksPatch
+from clusterconform.contract.plan import ConditionWrite, EndpointWrite, MarksPatch
 from clusterconform.contract.request import Request
 from clusterconform.contract.settings import Bound
-from clusterconform.contract.verdicts import NodeVerdict, Reason
+from clusterconform.contract.verdicts import Catalogue, NodeVerdict, Reason
 from clusterconform.decisions import planning
-from clusterconform.decisions.requests import condition_request, marks_request
+from clusterconform.decisions.addresses import endpoint_rejected, endpoint_written
+from clusterconform.decisions.requests import condition_request, endpoint_request, marks_request
+from clusterconform.decisions.sandbox import ProbeVerdict
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.errors import (
@@ -32,6 +34,7 @@ from clusterconform.effects.errors import (
 from clusterconform.effects.events import EventNote, EventRecorder
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
+from clusterconform.handlers.agents import AgentRoll, wait_for
 from clusterconform.handlers.cache import Cache
 from clusterconform.handlers.queue import WorkQueue
 
@@ -87,6 +90,7 @@ class NodeReconciler:
         self._cache, self._cluster, self._clock, self._stream = cache, cluster, clock, stream
         self._events, self._metrics, self._bound, self._changed = events, metrics, bound, changed
         self.queue = WorkQueue(self.reconcile, metrics)
+        self.roll = AgentRoll(cache)
         self.verdicts: dict[str, NodeVerdict] = {}
         self.failures: dict[str, Failure] = {}
         self.may_act = asyncio.Event()
@@ -103,9 +107,16 @@ class NodeReconciler:
             # Nothing is concluded from a half-filled cache; all nodes become due when it is complete.
             return
         now = self._clock.moment()
-        decision = planning.decide(node, self._cache.catalogue, self._memory(node), now)
+        around, touched = self.roll.take(node, now)
+        for other in touched:
+            self.queue.add(other)
+        decision = planning.decide(node, self._cache.catalogue, self._memory(node), now, around)
         self._remember(node, decision.memory)
         self._report(node, decision.verdict)
+        self._report_agent(node, decision, around.probe)
+        wait = wait_for(around.probe)
+        if wait is not None:
+            self.queue.add_after(name, wait)
         if self._bound is Bound.OBSERVE:
             return
         if decision.recheck_after is not None:
@@ -130,12 +141,22 @@ class NodeReconciler:
                 log.warning("node reported", extra={"fields": fields})
                 self._announce(node, "Warning", finding.reason, finding.message)
 
+    def _report_agent(self, node: NodeFacts, decision: planning.Decision, probe: ProbeVerdict | None) -> None:
+        news, heard = self.roll.note(node, decision.address, probe)
+        agent = self.roll.agents.profile
+        if news and agent is not None:
+            self._changed(agent.backend)
+        for finding in heard:
+            fields = {"node": node.name, "reason": finding.reason, "why": finding.message}
+            log.warning("agent reported", extra={"fields": fields})
+            self._announce(node, "Warning", finding.reason, finding.message)
+
     def _announce(self, node: NodeFacts, kind: str, reason: Reason, message: str) -> None:
         reference = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
         self._events.note(EventNote(reference=reference, type=kind, reason=reason, message=message))
 
     async def _perform(self, node: NodeFacts, decision: planning.Decision) -> None:
-        marks, condition, catalogue = decision.plan.marks, decision.plan.condition, self._cache.catalogue
+        marks, catalogue = decision.plan.marks, self._cache.catalogue
         failure: ApiError | None = None
         if marks is not None:
             try:
@@ -149,19 +170,35 @@ class NodeReconciler:
             except ApiError as error:
                 # The condition is another write, with another right: it can still say what is amiss.
                 failure = error
-        if condition is not None:
-            if self._cache.catalogue is not catalogue:
-                # A profile was edited or deleted meanwhile: what was decided before does not hold any more.
-                self.queue.add(node.name)
-                return
-            try:
-                await self._write_condition(node, condition, decision.verdict)
-            except ApiError as error:
-                failure = failure or error
+        done = marks is not None and failure is None
+        later = await self._perform_status(node, decision, catalogue, after_marks=done)
+        failure = failure or later
         if failure is not None:
             await self._failed(node, decision.verdict, failure)
         else:
             self._succeeded(node.name)
+
+    async def _perform_status(
+        self, node: NodeFacts, decision: planning.Decision, catalogue: Catalogue, *, after_marks: bool
+    ) -> ApiError | None:
+        """Write endpoint and condition; gives the first failure. Each has a right of its own."""
+        endpoint, condition = decision.plan.endpoint, decision.plan.condition
+        failure: ApiError | None = None
+        if endpoint is not None and not after_marks:
+            try:
+                await self._write_endpoint(node, endpoint)
+            except ApiError as error:
+                failure = error
+        if condition is not None:
+            if self._cache.catalogue is not catalogue:
+                # A profile was edited or deleted meanwhile: what was decided before does not hold any more.
+                self.queue.add(node.name)
+                return failure
+            try:
+                await self._write_condition(node, condition, decision.verdict)
+            except ApiError as error:
+                failure = failure or error
+        return failure
 
     async def _write_marks(self, node: NodeFacts, marks: MarksPatch, verdict: NodeVerdict) -> None:
         await self._write("marks", node, marks_request(node, marks))
@@ -175,6 +212,17 @@ class NodeReconciler:
         }
         log.info("node repaired", extra={"fields": fields})
         self._announce(node, "Normal", Reason.DRIFT_REPAIRED, f"put back: {marks.why}")
+
+    async def _write_endpoint(self, node: NodeFacts, endpoint: EndpointWrite) -> None:
+        try:
+            await self._write("endpoint", node, endpoint_request(node, endpoint))
+        except RejectedError as error:
+            # As with marks: remembered, so that the same is not sent again, and reported.
+            self._remember(node, endpoint_rejected(self._memory(node), endpoint, str(error)))
+            self.queue.add(node.name)
+            return
+        self._remember(node, endpoint_written(self._memory(node), self._clock.uptime()))
+        log.info("endpoint written", extra={"fields": {"node": node.name, "why": endpoint.why}})
 
     async def _write_condition(self, node: NodeFacts, condition: ConditionWrite, verdict: NodeVerdict) -> None:
         await self._write("condition", node, condition_request(node, condition))
@@ -280,6 +328,8 @@ class NodeReconciler:
         verdict = self.verdicts.pop(name, None)
         if verdict is not None:
             self._changed(_profile(verdict))
+        for other in self.roll.forget(name):
+            self.queue.add(other)
         self._memories.pop(name, None)
         self._ready.pop(name, None)
         self._succeeded(name)

@@ -6,6 +6,10 @@ from typing import Final
 
 import click
 
+from clusterconform.cli.live import UnavailableError
+
+_INTERRUPTED: Final = 130
+
 # The function has the name of its module, which lives in this room.
 _COMMANDS: Final = {
     "check": "Hold manifests to the contract, without a cluster.",
@@ -35,6 +39,17 @@ class _Lazy(click.Group):
         if near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the command; what it cannot have of a cluster is one sentence and exit code 2."""
+        try:
+            return super().invoke(ctx)
+        except UnavailableError as error:
+            click.echo(f"clusterconform: {error}", err=True)
+            raise click.exceptions.Exit(2) from error
+        except KeyboardInterrupt as error:
+            # Answers are printed at once, at the end, so that nothing half-written stands there.
+            raise click.exceptions.Exit(_INTERRUPTED) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -18,6 +18,8 @@ from typing import Any, Final, Self
 
 import click
 
+from clusterconform.effects.clock import Clock
+
 _PAGE: Final = 500
 _TIMEOUT_SECONDS: Final = 20
 _EXEC: Final = "client.authentication.k8s.io"
@@ -101,6 +103,10 @@ class Live:
         """URL of the API server."""
         return str(self._client().url)
 
+    def now(self) -> datetime:
+        """The API server's time, by which its stamps are to be read; this machine's before the first answer."""
+        return self.server_date[0] if self.server_date else Clock().moment().wall
+
     def get(self, path: str) -> Any:
         """What a GET of ``path`` answers, as JSON values.
 
@@ -165,7 +171,7 @@ class Live:
 
     def _client(self) -> Any:
         if self._api is None:
-            import pykube  # type: ignore[import-untyped] # noqa: PLC0415 - it ships no types
+            import pykube  # noqa: PLC0415
             from yaml import YAMLError  # noqa: PLC0415
 
             try:

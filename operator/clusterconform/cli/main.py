@@ -13,6 +13,12 @@ _INTERRUPTED: Final = 130
 # The function has the name of its module, which lives in this room.
 _COMMANDS: Final = {
     "check": "Hold manifests to the contract, without a cluster.",
+    "completion": "Print the completion script for a shell.",
+    "explain": "Tell why a node is treated as it is.",
+    "ledger": "Print what was reaped, refused and held.",
+    "manifests": "Print what is to be applied to a cluster.",
+    "prune": "Take our marks off all nodes, for an uninstall.",
+    "status": "Show the fleet at a glance.",
     "matrix": "Print what each backend promises.",
     "reap": "Approve the deletion of one dead agent that a guard holds.",
     "run": "Run the operator.",

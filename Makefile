@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test test-long lint bench lock clean
+.PHONY: help demo test test-long lint golden bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ lint: $(READY) ## Style, types and layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy operator/clusterconform tests bench
 	@$(BIN)/lint-imports --no-cache
+
+golden: $(READY) ## Write down what commands print now: golden outputs, and the console blocks of the docs
+	@GOLDEN=write $(BIN)/python -m pytest -q tests/cli/test_golden.py
+	@$(BIN)/python tests/agreement/test_docs_blocks.py
 
 bench: $(READY) ## Measure, side by side with a bare client
 	@$(BIN)/python -m bench

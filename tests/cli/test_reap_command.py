@@ -24,6 +24,7 @@ from clusterconform.contract.times import format_time
 from clusterconform.effects.clock import Clock
 
 PROFILES = f"/apis/{API_VERSION}/{PLURAL}"
+NODES = "/api/v1/nodes"
 NODE = "pi-abc123"
 
 
@@ -52,10 +53,10 @@ class Api:
 
     def get(self, path: str) -> tuple[int, Any]:
         if path == PROFILES:
-            return 200, {"items": [self.profile]}
+            return 200, {"kind": "RuntimeProfileList", "apiVersion": API_VERSION, "items": [self.profile]}
         if path == f"{PROFILES}/k3s":
             return 200, self.profile
-        found = self.nodes.get(path.rpartition("/")[2]) if path.startswith("/api/v1/nodes/") else None
+        found = self.nodes.get(path.rpartition("/")[2]) if path.startswith(NODES) else None
         return (200, found) if found else (404, {"message": f'"{path.rpartition("/")[2]}" not found'})
 
     def merge(self, change: Any) -> tuple[int, Any]:
@@ -74,7 +75,7 @@ def serving(api: Api, folder: Path) -> Iterator[Path]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(*api.get(self.path))
+            self._answer(*api.get(self.path.partition("?")[0]))
 
         def do_PATCH(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -203,13 +204,13 @@ def test_what_is_no_api_server_is_said_in_one_sentence(api: Api, here: Path, raw
 
 def test_a_node_that_is_not_there_is_said(here: Path) -> None:
     done = run(here, "nobody")
-    assert (done.exit_code, done.stderr) == (2, 'clusterconform: "nobody" not found\n')
+    assert (done.exit_code, done.stderr) == (2, f'clusterconform: GET {NODES}/nobody: "nobody" not found\n')
 
 
 def test_a_server_out_of_reach_is_said_in_one_sentence(tmp_path: Path) -> None:
     done = run(kubeconfig(tmp_path, "http://127.0.0.1:1"), NODE)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "cannot be reached" in done.stderr
+    assert "cannot reach the API server" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "a: b", "current-context: x"])
@@ -222,4 +223,4 @@ def test_a_kubeconfig_that_is_none_is_said_in_one_sentence(tmp_path: Path, text:
 
 def test_a_context_that_is_none_is_said(here: Path) -> None:
     done = run(here, NODE, "--context", "there")
-    assert (done.exit_code, "there is no context 'there'" in done.stderr) == (2, True)
+    assert (done.exit_code, "no context 'there'" in done.stderr) == (2, True)

@@ -1,7 +1,7 @@
 """``clusterconform check``: the gate for anybody's CI."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -9,13 +9,24 @@ from typing import Any, Final
 import click
 
 from clusterconform.cli.formats import Word, print_value, table_text
+from clusterconform.cli.live import AbsentError, Live, UnavailableError, cluster_options
 from clusterconform.cli.reading import Document, UnreadableInputError, read_documents
+from clusterconform.contract.names import API_VERSION, PLURAL
 from clusterconform.contract.objects import NotAnObjectError, objects_in, path_text
 from clusterconform.decisions.checking import Complaint, Severity, Subject
 from clusterconform.decisions.checking import check as judge
 from clusterconform.effects.clock import Clock
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+_COLLECTIONS: Final = (
+    f"/apis/{API_VERSION}/{PLURAL}",
+    "/api/v1/nodes",
+    *(f"/apis/apps/v1/{kind}" for kind in ("daemonsets", "deployments", "statefulsets", "replicasets")),
+    *(f"/apis/batch/v1/{kind}" for kind in ("cronjobs", "jobs")),
+    *(f"/api/v1/{kind}" for kind in ("replicationcontrollers", "pods")),
+)
 
 
 @dataclass(slots=True)
@@ -46,14 +57,18 @@ Docs: docs/check.md"""
     show_default=True,
     help="All but text and table are stable and documented.",
 )
-def check(files: tuple[str, ...], *, complete: bool, output: str) -> None:
-    """Hold profiles, nodes and workloads to the contract, without a cluster.
+@click.option("--cluster", "live", is_flag=True, help="Judge what lives in the cluster instead of files.")
+@cluster_options
+def check(files: tuple[str, ...], *, complete: bool, output: str, live: bool, cluster: Live) -> None:
+    """Hold profiles, nodes and workloads to the contract, without a cluster or in one.
 
     Input is YAML or JSON, files, directories or standard input; kinds that the contract does not speak of are
     passed over. Exit codes: 0 conforming, 1 findings, 2 unusable input.
     """
-    seen = _read(files or ("-",))
-    checked = judge(seen.subjects, Clock().moment(), complete=complete)
+    if live and files:
+        raise click.UsageError("--cluster reads no files: name one or the other.")
+    seen = _read_cluster(cluster) if live else _read(files or ("-",))
+    checked = judge(seen.subjects, Clock().moment(), complete=complete or live)
     rows = seen.rows + _rows(checked.complaints, seen.documents)
     rows.sort(key=lambda row: row["severity"] != Severity.UNUSABLE)
     value = {
@@ -87,6 +102,30 @@ def _read(paths: tuple[str, ...]) -> _Input:
         except UnreadableInputError as error:
             seen.rows.append(_unusable(error.file, error.line, error.reason))
     return seen
+
+
+def _read_cluster(cluster: Live) -> _Input:
+    seen = _Input()
+    for path in _COLLECTIONS:
+        try:
+            items = cluster.items(path)
+        except AbsentError as error:
+            raise UnavailableError(f"{error}; is the CRD of this program installed?") from error
+        for item in items:
+            if _is_judged_by_its_owner(item):
+                continue
+            seen.subjects.append(Subject(document=len(seen.documents), path=(), manifest=item))
+            metadata = item["metadata"]
+            place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+            name = f"{item['kind'].lower()}/{place}{metadata['name']}"
+            seen.documents.append(Document(file=name, value=item))
+    return seen
+
+
+def _is_judged_by_its_owner(item: Mapping[str, Any]) -> bool:
+    """Whether a controller made it: the template that it was made from is judged instead."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") for owner in owners)
 
 
 def _files(path: str) -> Iterator[str]:

@@ -7,11 +7,14 @@ it may be. Colours are only for terminals, and not under ``NO_COLOR``.
 import os
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
 import click
 import msgspec
+
+from clusterconform.contract.times import parse_time
 
 # No row of ours is as long; rich has no word for "as wide as it takes".
 _UNFOLDED: Final = 10_000
@@ -53,16 +56,15 @@ def print_value(value: Any, output: str) -> None:
     click.echo(dumped, nl=False)
 
 
-def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with ``heads`` and ``rows``, without a blank at the end of any line."""
-    from rich import box  # noqa: PLC0415 - as above
-    from rich.console import Console  # noqa: PLC0415
+def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]], *, folds: str | None = None) -> str:
+    """A table with ``heads`` and ``rows``; where it is too wide, column ``folds`` (else the last) is folded."""
+    from rich.console import Console  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2), collapse_padding=True, header_style="bold")
     for head in heads:
-        table.add_column(head, overflow="fold")
+        table.add_column(head, overflow="fold", no_wrap=head != (folds or heads[-1]))
     for row in rows:
         # As Text: what others wrote is no markup.
         table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
@@ -70,6 +72,51 @@ def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
+
+
+def fields_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and what is to be said of each, side by side; a name that is empty goes on with the one above."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, words in rows:
+        table.add_row(name, Text(words))
+    console = Console(highlight=False, width=_width(), file=sys.stdout)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
+
+
+def age(at: Any, now: datetime) -> str:
+    """How old the timestamp ``at`` is; ``unknown`` for none."""
+    moment = parse_time(at)
+    return "unknown" if moment is None else length((now - moment).total_seconds())
+
+
+def ago(at: Any, now: datetime) -> str:
+    """How long ago the timestamp ``at`` was; ``never`` for none."""
+    return "never" if parse_time(at) is None else f"{age(at, now)} ago"
+
+
+def left(at: Any, now: datetime) -> str:
+    """How long it is until the timestamp ``at``; empty for none."""
+    moment = parse_time(at)
+    return "" if moment is None else f"in {length(max(0.0, (moment - now).total_seconds()))}"
+
+
+def length(seconds: float) -> str:
+    """A length of time in its two largest units, such as ``2h5m``."""
+    whole = int(abs(seconds))
+    sign = "-" if seconds < -1 else ""
+    for unit, size, smaller, step in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // step
+            return f"{sign}{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{sign}{whole}s"
 
 
 def _width() -> int | None:

@@ -6,9 +6,19 @@ from typing import Final
 
 import click
 
+from clusterconform.cli.live import UnavailableError
+
+_INTERRUPTED: Final = 130
+
 # The function has the name of its module, which lives in this room.
 _COMMANDS: Final = {
     "check": "Hold manifests to the contract, without a cluster.",
+    "completion": "Print the completion script for a shell.",
+    "explain": "Tell why a node is treated as it is.",
+    "ledger": "Print what was reaped, refused and held.",
+    "manifests": "Print what is to be applied to a cluster.",
+    "prune": "Take our marks off all nodes, for an uninstall.",
+    "status": "Show the fleet at a glance.",
     "matrix": "Print what each backend promises.",
     "reap": "Approve the deletion of one dead agent that a guard holds.",
     "run": "Run the operator.",
@@ -35,6 +45,17 @@ class _Lazy(click.Group):
         if near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the command; what it cannot have of a cluster is one sentence and exit code 2."""
+        try:
+            return super().invoke(ctx)
+        except UnavailableError as error:
+            click.echo(f"clusterconform: {error}", err=True)
+            raise click.exceptions.Exit(2) from error
+        except KeyboardInterrupt as error:
+            # Answers are printed at once, at the end, so that nothing half-written stands there.
+            raise click.exceptions.Exit(_INTERRUPTED) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -46,7 +46,7 @@ class Document:
     Attributes:
         file: The file as it was named.
         value: What it holds, as JSON values.
-        text: The whole file for JSON; empty for YAML.
+        text: The whole file for JSON; empty for YAML, and for what came from no file.
         node: YAML's own view of the document, which knows where everything stands; None for JSON.
     """
 
@@ -61,6 +61,8 @@ class Document:
 
         if self.node is not None:
             return [positions.line_in_yaml(self.node, path) for path in paths]
+        if not self.text:
+            return [0] * len(paths)
         try:
             return positions.lines_in_json(self.text.decode("utf-8", "replace"), paths)
         except RecursionError:  # at a depth that the reader just took, and whose fields nobody reads

@@ -8,13 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from clusterconform.cli.cluster import Cluster, ClusterError
+from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.facts import UnreadableNodeError
 from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, LEASES_NAMESPACE, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
@@ -25,8 +24,8 @@ from clusterconform.effects.clock import Clock
 _NODES: Final = "/api/v1/nodes"
 _PROFILES: Final = f"/apis/{API_VERSION}/{PLURAL}"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases"
-_NOT_FOUND: Final = 404
 _POLL_SECONDS: Final = 0.5
+_MERGE: Final = "application/merge-patch+json"
 
 
 @click.command(
@@ -45,13 +44,8 @@ Docs: docs/reaping.md"""
     show_default=True,
     help="Seconds to wait for the operator.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Kubeconfig file; default: KUBECONFIG, the pod's account, ~/.kube/config.",
-)
-@click.option("--context", help="Context of the kubeconfig; default: its current one.")
-def reap(node: str, *, yes: bool, timeout: float, kubeconfig: Path | None, context: str | None) -> None:
+@cluster_options
+def reap(node: str, *, yes: bool, timeout: float, cluster: Live) -> None:
     """Approve the deletion of one dead agent's Node that a guard of the fleet holds.
 
     An approval overrides MassStale, DailyLimit and, after a mass outage, Untrusted, for this one node and no
@@ -62,12 +56,12 @@ def reap(node: str, *, yes: bool, timeout: float, kubeconfig: Path | None, conte
     something.
     """
     try:
-        _reap(Cluster(kubeconfig, context), node, yes=yes, timeout=timeout)
-    except (ClusterError, UnreadableNodeError, Refusal) as error:
+        _reap(cluster, node, yes=yes, timeout=timeout)
+    except (UnavailableError, UnreadableNodeError, Refusal) as error:
         _end(str(error), code=2)
 
 
-def _reap(cluster: Cluster, name: str, *, yes: bool, timeout: float) -> None:
+def _reap(cluster: Live, name: str, *, yes: bool, timeout: float) -> None:
     found = _prospect(cluster, name)
     if found.objection:
         _end(f"{name} would not be reaped: {found.objection}")
@@ -85,10 +79,10 @@ def _reap(cluster: Cluster, name: str, *, yes: bool, timeout: float) -> None:
     click.echo(f"{name} was reaped.")
 
 
-def _prospect(cluster: Cluster, name: str) -> Prospect:
+def _prospect(cluster: Live, name: str) -> Prospect:
     node = cluster.get(f"{_NODES}/{name}")
-    lease = _or_none(cluster, f"{_LEASES}/{name}")
-    profiles = [read_profile(item) for item in cluster.get(_PROFILES)["items"]]
+    lease = cluster.find(f"{_LEASES}/{name}")
+    profiles = [read_profile(item) for item in cluster.items(_PROFILES)]
     return prospect(node, lease, profiles, Clock().moment())
 
 
@@ -104,24 +98,24 @@ def _show(name: str, found: Prospect) -> None:
 
 
 @contextmanager
-def _approved(cluster: Cluster, backend: str, approval: str) -> Iterator[None]:
+def _approved(cluster: Live, backend: str, approval: str) -> Iterator[None]:
     path = f"{_PROFILES}/{backend}"
-    cluster.merge(path, {"metadata": {"annotations": {APPROVE_ANNOTATION: approval}}})
+    cluster.send("PATCH", path, {"metadata": {"annotations": {APPROVE_ANNOTATION: approval}}}, _MERGE)
     try:
         yield
     finally:
         # Only ours: somebody else may have approved another node meanwhile.
         if _annotation(cluster.get(path)) == approval:
-            cluster.merge(path, {"metadata": {"annotations": {APPROVE_ANNOTATION: None}}})
+            cluster.send("PATCH", path, {"metadata": {"annotations": {APPROVE_ANNOTATION: None}}}, _MERGE)
 
 
-def _await(cluster: Cluster, name: str, found: Prospect, before: ProfileObject, timeout: float) -> str:
+def _await(cluster: Live, name: str, found: Prospect, before: ProfileObject, timeout: float) -> str:
     """Why it was not reaped; empty if it was."""
     console = Console(stderr=True)
     deadline = time.monotonic() + timeout
     with console.status(f"waiting for the operator, at most {timeout:g} s"):
         while time.monotonic() < deadline:
-            node = _or_none(cluster, f"{_NODES}/{name}")
+            node = cluster.find(f"{_NODES}/{name}")
             if node is None or node["metadata"].get("uid") != found.uid:
                 return ""
             if node["metadata"].get("deletionTimestamp"):
@@ -147,21 +141,12 @@ def _pass_of(profile: ProfileObject) -> Any:
     return (profile.status.get("nodeGC") or {}).get("lastPass")
 
 
-def _profile(cluster: Cluster, backend: str) -> ProfileObject:
+def _profile(cluster: Live, backend: str) -> ProfileObject:
     return read_profile(cluster.get(f"{_PROFILES}/{backend}"))
 
 
 def _annotation(manifest: Any) -> str:
     return str((manifest["metadata"].get("annotations") or {}).get(APPROVE_ANNOTATION, ""))
-
-
-def _or_none(cluster: Cluster, path: str) -> Any:
-    try:
-        return cluster.get(path)
-    except ClusterError as error:
-        if error.status == _NOT_FOUND:
-            return None
-        raise
 
 
 def _end(sentence: str, *, code: int = 1) -> None:

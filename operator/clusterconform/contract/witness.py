@@ -13,6 +13,7 @@ import msgspec
 
 from clusterconform.contract.facts import NodeFacts, UnreadableNodeError, read_node, view_node
 from clusterconform.contract.times import parse_time
+from clusterconform.contract.writers import managed_fields
 
 _READY_KEY: Final = 'k:{"type":"Ready"}'
 
@@ -53,7 +54,7 @@ def read_fresh_node(manifest: Any) -> FreshNode:
         raise UnreadableNodeError("no object")
     stamps = [
         parse_time(entry.get("time"))
-        for entry in _managed_fields(manifest)
+        for entry in managed_fields(manifest)
         if entry.get("subresource") == "status" and _owns_ready(entry)
     ]
     return FreshNode(
@@ -77,17 +78,11 @@ def decode_fresh_node(text: bytes) -> FreshNode:
 def read_lease(manifest: Any) -> LeaseFacts:
     """The Lease in ``manifest``, JSON values; what is absent or of a wrong type tells nothing."""
     spec = manifest.get("spec") if isinstance(manifest, Mapping) else None
-    stamps = [parse_time(entry.get("time")) for entry in _managed_fields(manifest)]
+    stamps = [parse_time(entry.get("time")) for entry in managed_fields(manifest)]
     return LeaseFacts(
         renewed=parse_time(spec.get("renewTime")) if isinstance(spec, Mapping) else None,
         stamp=max((stamp for stamp in stamps if stamp is not None), default=None),
     )
-
-
-def _managed_fields(manifest: Any) -> list[Mapping[str, Any]]:
-    metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
-    entries = metadata.get("managedFields") if isinstance(metadata, Mapping) else None
-    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
 
 
 def _owns_ready(entry: Mapping[str, Any]) -> bool:

@@ -46,7 +46,7 @@ NODE_RULE: Final = "Node"
 POD_RULE: Final = "Pod"
 """Rule of a workload that no API server would take."""
 
-_PATHS: Final[Mapping[Reason, Path]] = {
+FIELDS: Final[Mapping[Reason, Path]] = {
     Reason.RUNTIME_LABEL_DRIFTED: ("metadata", "labels", RUNTIME_LABEL),
     Reason.BACKEND_LABEL_MISSING: ("metadata", "labels", BACKEND_LABEL),
     Reason.UNIDENTIFIED: ("metadata", "labels", BACKEND_LABEL),
@@ -61,6 +61,7 @@ _PATHS: Final[Mapping[Reason, Path]] = {
     Reason.MARK_UNWANTED: ("spec", "taints"),
     Reason.KUBELET_ENDPOINT_ADVERTISED: ("status", "daemonEndpoints", "kubeletEndpoint", "Port"),
 }
+"""By reason of a node's verdict, the field that it is about."""
 
 
 class Severity(StrEnum):
@@ -244,7 +245,7 @@ def _judge_node(subject: Subject, catalogue: Catalogue, now: Moment) -> Iterator
         yield Complaint(
             subject=subject,
             rule=finding.reason.value,
-            path=_PATHS.get(finding.reason, ("metadata",)),
+            path=FIELDS.get(finding.reason, ("metadata",)),
             message=finding.message,
             severity=Severity.WARNING if finding.reason in ADVICE else Severity.ERROR,
         )

@@ -43,12 +43,12 @@ def marks_request(node: NodeFacts, marks: MarksPatch) -> Request:
     if node.has_labels:
         # A null value reads as empty, which the API server's own JSON never shows; an absent key as null.
         keys = sorted({BACKEND_LABEL, *marks.labels})
-        ops += [_test(_pointer("metadata", "labels", key), node.labels.get(key)) for key in keys]
+        ops += [_test(pointer("metadata", "labels", key), node.labels.get(key)) for key in keys]
     else:
         ops += [_test("/metadata/labels", None), _add("/metadata/labels", {})]
     ops += _taint_ops(node, marks.taints)
     for key, value in sorted(marks.labels.items()):
-        ops += _member_ops(_pointer("metadata", "labels", key), value, present=key in node.labels)
+        ops += _member_ops(pointer("metadata", "labels", key), value, present=key in node.labels)
     ops += _annotation_ops(node, {MARKS_ANNOTATION: ",".join(marks.listed) or None, **marks.annotations})
     return Request(method="PATCH", path=f"/api/v1/nodes/{node.name}", content_type=JSON_PATCH, body=ops)
 
@@ -86,7 +86,7 @@ def endpoint_request(node: NodeFacts, endpoint: EndpointWrite) -> Request:
     """
     ops = [_test("/metadata/uid", node.uid)] if node.uid else []
     if node.has_labels:
-        ops.append(_test(_pointer("metadata", "labels", BACKEND_LABEL), node.labels.get(BACKEND_LABEL)))
+        ops.append(_test(pointer("metadata", "labels", BACKEND_LABEL), node.labels.get(BACKEND_LABEL)))
     else:
         ops.append(_test("/metadata/labels", None))
     if endpoint.addresses is not None:
@@ -111,10 +111,10 @@ def _address(address: Address) -> Mapping[str, str]:
 def _taint_ops(node: NodeFacts, taints: tuple[Taint, ...] | None) -> list[Json]:
     if taints is None:
         return []
-    seen = None if node.taints is None else [_taint(taint) for taint in node.taints]
+    seen = None if node.taints is None else [taint_value(taint) for taint in node.taints]
     test = _test("/spec/taints", seen)
     if taints:
-        return [test, _add("/spec/taints", [_taint(taint) for taint in taints])]
+        return [test, _add("/spec/taints", [taint_value(taint) for taint in taints])]
     return [test, {"op": "remove", "path": "/spec/taints"}]
 
 
@@ -124,11 +124,11 @@ def _annotation_ops(node: NodeFacts, wanted: Mapping[str, str | None]) -> list[J
         return []
     if not node.has_annotations:
         made = [_test("/metadata/annotations", None), _add("/metadata/annotations", {})]
-        return [*made, *(_add(_pointer("metadata", "annotations", key), value) for key, value in changed.items())]
+        return [*made, *(_add(pointer("metadata", "annotations", key), value) for key, value in changed.items())]
     return [
         op
         for key, value in changed.items()
-        for op in _member_ops(_pointer("metadata", "annotations", key), value, present=key in node.annotations)
+        for op in _member_ops(pointer("metadata", "annotations", key), value, present=key in node.annotations)
     ]
 
 
@@ -138,7 +138,8 @@ def _member_ops(path: str, value: str | None, *, present: bool) -> list[Json]:
     return [{"op": "remove", "path": path}] if present else []
 
 
-def _taint(taint: Taint) -> Mapping[str, str]:
+def taint_value(taint: Taint) -> Mapping[str, str]:
+    """``taint`` as it stands on the wire."""
     # As the API server writes it: empty value and null timeAdded are left out, or the test would fail.
     fields = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
     return {name: value for name, value in fields.items() if value}
@@ -152,5 +153,6 @@ def _add(path: str, value: Json) -> Json:
     return {"op": "add", "path": path, "value": value}
 
 
-def _pointer(*parts: str) -> str:
+def pointer(*parts: str) -> str:
+    """The JSON pointer to the member that ``parts`` lead to."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

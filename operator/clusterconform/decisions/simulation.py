@@ -6,25 +6,23 @@ There is no second path: what is simulated is what is sent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterconform.contract.facts import NodeFacts, UnreadableNodeError
-from clusterconform.contract.memory import EMPTY, NodeMemory
+from clusterconform.contract.facts import UnreadableNodeError
+from clusterconform.contract.memory import NodeMemory
 from clusterconform.contract.names import CONFORMANT_CONDITION
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import ProfileObject
 from clusterconform.contract.request import JSON_PATCH, Json, Request
 from clusterconform.contract.times import Duration, Moment, format_time, parse_time
-from clusterconform.contract.verdicts import Catalogue, Finding, IdentityKind, NodeVerdict, Reason
+from clusterconform.contract.verdicts import Catalogue, IdentityKind, NodeVerdict, Reason
 from clusterconform.decisions import addresses, planning
-from clusterconform.decisions.agents import Agents
 from clusterconform.decisions.gate import accept
+from clusterconform.decisions.looking import Look, look_at
 from clusterconform.decisions.rehearsal import Rehearsal, Scene, staleness_of
 from clusterconform.decisions.requests import requests_of
 from clusterconform.decisions.sandbox import Runtime
 from clusterconform.decisions.staleness import Staleness, undetermined
-from clusterconform.decisions.surroundings import Surroundings
 from clusterconform.decisions.world import (
     UnusableWorldError,
     World,
@@ -55,7 +53,7 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
     """
     catalogue = accept(world.profiles)
     facts = [facts_of(name_of(manifest), manifest) for manifest in world.nodes]
-    looks = _looks(world, facts, catalogue, now)
+    looks = look_at(world, facts, catalogue, now)
     judged = [(look.facts, look.decision.verdict) for look in looks]
     answers = staleness_of(judged, catalogue, now)
     answer = {
@@ -75,34 +73,6 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
         return {**answer, "passes": [_play(rehearsal, step, now, catalogue) for step in passes]}
     except UnreadableNodeError as error:
         raise UnusableWorldError(str(error)) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """A node, what is known around it, and the first decision on it."""
-
-    manifest: Mapping[str, Any]
-    facts: NodeFacts
-    agents: Agents
-    around: Surroundings
-    unprobed: Finding
-    decision: planning.Decision
-
-
-def _looks(world: World, facts: Sequence[NodeFacts], catalogue: Catalogue, now: Moment) -> list[_Look]:
-    agents = Agents(catalogue)
-    for pod in world.pods:
-        agents.observe_pod(pod)
-    for node in facts:
-        agents.observe(node)
-    for node in facts:
-        agents.around(node, now.wall)  # all probes are judged before it is asked whether they are too many
-    looks = []
-    for manifest, node in zip(world.nodes, facts, strict=True):
-        around = agents.around(node, now.wall)
-        decision = planning.decide(node, catalogue, EMPTY, now, around)
-        looks.append(_Look(manifest, node, agents, around, agents.unprobed(node), decision))
-    return looks
 
 
 def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue) -> Mapping[str, Any]:
@@ -196,7 +166,7 @@ def _apply_op(manifest: Json, op: Mapping[str, Any]) -> None:
         del target[member]
 
 
-def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]) -> Mapping[str, Any]:
+def _node(look: Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, Staleness]) -> Mapping[str, Any]:
     name, verdict = look.facts.name, look.decision.verdict
     requests = _until_rest(look, catalogue, now)
     profile = verdict.identity.profile
@@ -222,14 +192,14 @@ def _node(look: _Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, 
     }
 
 
-def _probe(look: _Look) -> Mapping[str, Any]:
+def _probe(look: Look) -> Mapping[str, Any]:
     verdict = look.around.probe
     if verdict is None:
         return {"verdict": Runtime.NONE.value, "cause": look.unprobed.reason.value, "held": False}
     return {"verdict": verdict.runtime.value, "cause": verdict.cause.reason.value, "held": verdict.held}
 
 
-def _until_rest(look: _Look, catalogue: Catalogue, now: Moment) -> list[Request]:
+def _until_rest(look: Look, catalogue: Catalogue, now: Moment) -> list[Request]:
     name, node, decision, requests = look.facts.name, look.facts, look.decision, list[Request]()
     wall = now.wall  # probes are judged as they are now: that their grace ends is no work of ours
     manifest = as_stored(name, look.manifest) if decision.plan or decision.recheck_after is not None else {}

@@ -1,5 +1,6 @@
 """The files that are shipped with the program, as a user would apply them."""
 
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,10 @@ NAMESPACE: Final = "deploy/namespace.yaml"
 RBAC: Final = "deploy/rbac.yaml"
 FENCE: Final = "deploy/admission.yaml"
 
-_ROOT: Final = Path(__file__).parents[4]
+# A checkout has them at its root; an installed package beside the other data of its environment.
+_CHECKOUT: Final = Path(__file__).parents[4]
+_INSTALLED: Final = Path(sysconfig.get_path("data")) / "share" / "clusterconform"
+_ROOT: Final = _CHECKOUT if (_CHECKOUT / CRD).is_file() else _INSTALLED
 _MANAGER: Final = "sandbox"
 
 

@@ -1,0 +1,76 @@
+"""``clusterconform manifests``: what is to be applied to a cluster, as it belongs to this version."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from clusterconform.cli.demo.shipped import ShippedFileMissingError, shipped
+from clusterconform.cli.formats import Word, print_value, table_text
+from clusterconform.cli.live import UnavailableError
+from clusterconform.cli.reading import documents_in
+
+_PARTS: Final = {
+    "crd": "crds/runtimeprofiles.yaml",
+    "namespace": "deploy/namespace.yaml",
+    "rbac": "deploy/rbac.yaml",
+    "admission": "deploy/admission.yaml",
+    "deployment": "deploy/deployment.yaml",
+    "profiles": "crds/profiles.yaml",
+}
+# Applying them overwrites what people have edited; the operator seeds them by itself, once.
+_ONLY_BY_NAME: Final = frozenset({"profiles"})
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  clusterconform manifests | kubectl apply -f -
+  clusterconform manifests profiles
+Docs: docs/cli.md"""
+)
+@click.argument("parts", nargs=-1, type=Word(list(_PARTS)), metavar="[PART]...")
+@click.option(
+    "--output", "-o", type=Word(["yaml", "json", "table"]), default="yaml", show_default=True, help="How to print."
+)
+def manifests(parts: tuple[str, ...], output: str) -> None:
+    """Print the manifests of this version: crd, namespace, rbac, admission, deployment, profiles.
+
+    Without a PART all in the order of applying, but for the profiles: the operator seeds them once, and applying
+    them would overwrite what was edited. Exit codes: 0 printed, 2 a part is not shipped here.
+    """
+    files = [_file(part) for part in parts] if parts else _all()
+    if output == "yaml":
+        texts = [file.read_text().strip("\n") for file in files]
+        click.echo("\n---\n".join(texts))
+        return
+    objects = [document for file in files for document in documents_in(str(file)) if document]
+    if output == "json":
+        print_value({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+    else:
+        click.echo(table_text(("KIND", "NAME", "API VERSION"), [_row(item) for item in objects]))
+
+
+def _all() -> list[Path]:
+    found = []
+    for part in _PARTS:
+        if part not in _ONLY_BY_NAME:
+            try:
+                found.append(shipped(_PARTS[part]))
+            except ShippedFileMissingError:
+                if part == "crd":
+                    raise UnavailableError("no manifests are shipped beside this program") from None
+    return found
+
+
+def _file(part: str) -> Path:
+    try:
+        return shipped(_PARTS[part])
+    except ShippedFileMissingError as error:
+        raise UnavailableError(f"{part} is not shipped with this version") from error
+
+
+def _row(item: dict[str, Any]) -> tuple[str, str, str]:
+    metadata = item["metadata"]
+    place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return item["kind"], f"{place}{metadata['name']}", item["apiVersion"]

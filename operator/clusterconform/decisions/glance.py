@@ -1,0 +1,147 @@
+"""A fleet at a glance: what the operator last wrote down of each profile, who leads, and how old all that is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from clusterconform.contract.lease import LeaseRecord
+from clusterconform.contract.names import FIELD_MANAGER
+from clusterconform.contract.profile import ProfileObject, Refusal
+from clusterconform.contract.times import format_time, parse_time
+from clusterconform.contract.writers import managed_fields
+
+Json = Mapping[str, Any]
+
+_COUNTS: Final = ("total", "conformant", "drifted", "conflicting", "contested", "notReady", "unidentified")
+# A clock that the API server's Date header gives has no fraction.
+_ROUNDING: Final = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """Who leads.
+
+    Attributes:
+        holder: Its identity; empty where nobody leads.
+        renewed: When it last said so; None where it never did.
+        alive: Whether its Lease has not run out.
+    """
+
+    holder: str
+    renewed: datetime | None
+    alive: bool
+
+
+def leader_of(lease: LeaseRecord | None, now: datetime) -> Leader:
+    """Who leads by ``lease``; None where there is none."""
+    if lease is None or not lease.holder:
+        return Leader(holder="", renewed=None, alive=False)
+    renewed = parse_time(lease.renewed)
+    alive = renewed is not None and now - renewed <= timedelta(seconds=lease.seconds) + _ROUNDING
+    return Leader(holder=lease.holder, renewed=renewed, alive=alive)
+
+
+def glance(
+    manifests: Iterable[Json], objects: Iterable[ProfileObject], lease: LeaseRecord | None, now: datetime
+) -> Json:
+    """The fleet as JSON values.
+
+    Args:
+        manifests: The profiles as JSON values, for when their status was written.
+        objects: The same profiles as values.
+        lease: The operator's Lease; None where there is none.
+        now: Wall clock of the API server.
+    """
+    seen = sorted(objects, key=lambda profile: profile.name)
+    leader = leader_of(lease, now)
+    return {
+        "now": format_time(now),
+        "profiles": [_profile(profile) for profile in seen],
+        "reaping": next((row for profile in seen if (row := _reaping(profile)) is not None), None),
+        "leader": {
+            "holder": leader.holder or None,
+            "renewed": format_time(leader.renewed) if leader.renewed else None,
+            "alive": leader.alive,
+        },
+        "lastReport": _last_report(manifests),
+    }
+
+
+def _profile(profile: ProfileObject) -> Json:
+    nodes = profile.status.get("nodes")
+    counts = nodes if isinstance(nodes, Mapping) else {}
+    contract = profile.contract
+    readable = not isinstance(contract, Refusal)
+    ready = condition_of(profile.status, "Ready")
+    accepted = condition_of(profile.status, "Accepted")
+    return {
+        "name": profile.name,
+        "class": contract.node_class.value if not isinstance(contract, Refusal) else None,
+        "enforcement": contract.enforcement.value if not isinstance(contract, Refusal) else None,
+        "accepted": accepted.get("status", "Unknown") if readable else "False",
+        "ready": ready.get("status", "Unknown"),
+        "reason": ready.get("reason", "EvidenceIncomplete"),
+        "message": ready.get("message", "no operator has reported on it yet"),
+        "nodes": {name: counts.get(name, 0) for name in _COUNTS},
+        "held": len(_list(_block(profile.status), "held")),
+        "observed": profile.status.get("observedGeneration", 0) == profile.generation,
+    }
+
+
+def _reaping(profile: ProfileObject) -> Json | None:
+    block = _block(profile.status)
+    allowed = condition_of(profile.status, "ReapingAllowed")
+    if not block and not allowed:
+        return None
+    return {
+        "profile": profile.name,
+        "mode": block.get("mode"),
+        "limitedBy": block.get("limitedBy"),
+        "allowed": allowed.get("status", "Unknown"),
+        "reason": allowed.get("reason"),
+        "message": allowed.get("message"),
+        "since": allowed.get("lastTransitionTime"),
+        "eligible": block.get("eligible"),
+        "stale": block.get("stale"),
+        "held": [{key: row[key] for key in ("name", "reason", "until") if key in row} for row in _held(block)],
+        "reapedInWindow": block.get("reapedInWindow"),
+        "budgetLeft": block.get("budgetLeft"),
+        "trustedSince": block.get("trustedSince"),
+        "lastPass": block.get("lastPass"),
+        "nextPass": block.get("nextPass"),
+    }
+
+
+def _held(block: Json) -> list[Json]:
+    return [row for row in _list(block, "held") if isinstance(row, Mapping)]
+
+
+def _last_report(manifests: Iterable[Json]) -> str | None:
+    times = [
+        at
+        for manifest in manifests
+        for entry in managed_fields(manifest)
+        if entry.get("manager") == FIELD_MANAGER
+        and entry.get("subresource") == "status"
+        and (at := parse_time(entry.get("time"))) is not None
+    ]
+    return format_time(max(times)) if times else None
+
+
+def condition_of(status: Json, kind: str) -> Json:
+    """The condition of type ``kind`` in ``status``; empty where there is none."""
+    for seen in _list(status, "conditions"):
+        if isinstance(seen, Mapping) and seen.get("type") == kind:
+            return seen
+    return {}
+
+
+def _block(status: Json) -> Json:
+    block = status.get("nodeGC")
+    return block if isinstance(block, Mapping) else {}
+
+
+def _list(holder: Json, name: str) -> list[Any]:
+    found = holder.get(name)
+    return found if isinstance(found, list) else []

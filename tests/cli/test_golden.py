@@ -1,0 +1,81 @@
+"""What each command prints of one small fleet, at 100 columns and as JSON: reviewed, and compared to the letter.
+
+``make golden`` writes down what is printed now; the difference is what a reviewer reads.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from golden_fleet import populate
+from stand_in import StandIn, stand_in
+
+from clusterconform.cli.main import main
+
+FOLDER = Path(__file__).parents[1] / "data" / "golden"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+LIVE = {
+    "status": ["status"],
+    "explain-all": ["explain", "--all"],
+    "explain-agent": ["explain", "pi-4c7adeb6"],
+    "explain-contested": ["explain", "laptop-vk-podman"],
+    "explain-held": ["explain", "ash-33333333"],
+    "explain-witness": ["explain", "elm-22222222"],
+    "explain-conflicting": ["explain", "yew-55555555"],
+    "ledger": ["ledger"],
+    "ledger-since": ["ledger", "--since", "24h"],
+    "prune": ["prune"],
+}
+OFFLINE = {
+    "check": ["check", str(EXAMPLES)],
+    "matrix": ["matrix"],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    with stand_in(tmp_path_factory.mktemp("golden")) as server:
+        populate(server)
+        yield server
+
+
+def compare(name: str, printed: str) -> None:
+    """Hold ``printed`` to what was reviewed; write it down where that is asked for."""
+    file = FOLDER / name
+    if os.environ.get("GOLDEN") == "write":
+        FOLDER.mkdir(exist_ok=True)
+        file.write_text(printed)
+    assert printed == file.read_text()
+
+
+def said(arguments: list[str]) -> str:
+    """What is printed, on both ways out, on a terminal of 100 columns."""
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(main, arguments)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.output.replace(str(EXAMPLES), "docs/examples")
+
+
+@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_is_printed_of_a_cluster(server: StandIn, name: str, output: str) -> None:
+    flags = ["--kubeconfig", str(server.kubeconfig), "--output", output]
+    compare(f"{name}.{output}", said([*LIVE[name], *flags]))
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_is_printed_without_one(name: str, output: str) -> None:
+    compare(f"{name}.{output}", said([*OFFLINE[name], "--output", output]))
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_a_table_fits_100_columns(name: str) -> None:
+    lines = (FOLDER / f"{name}.table").read_text().splitlines()
+    assert [line for line in lines if len(line) > 100] == []
+
+
+def test_no_golden_output_is_left_of_what_is_no_longer_printed() -> None:
+    names = {f"{name}.{output}" for name in (*LIVE, *OFFLINE) for output in ("table", "json")}
+    assert {file.name for file in FOLDER.iterdir()} == names

@@ -44,6 +44,7 @@ def test_a_stale_agent_is_held_by_the_budget_and_by_a_missing_fence_and_says_so(
         stage.settings(maxStalePercent=100, maxDeletes=4, requireFence=False)
         world.until(lambda: len(stage.deletions()) == 4, "as the profile wants it", seconds=60)
         stage.settings(maxStalePercent=100, maxDeletes=100, requireFence=False)
+        world.until(lambda: len(stage.deletions()) == 5, "the last of the dead goes", seconds=60)
         world.until(
             lambda: stage.held().get(slow) == "WitnessLives", "the slow one is held for living", seconds=60
         )

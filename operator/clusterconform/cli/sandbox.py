@@ -30,6 +30,7 @@ Examples:
 Docs: docs/sandbox.md"""
 )
 @click.option("--once", is_flag=True, help="End after the four acts, in about two minutes.")
+@click.option("--build-only", is_flag=True, help="Build the programs that are missing, and end.")
 @click.option(
     "--nodes",
     type=click.IntRange(SMALLEST, LARGEST),
@@ -48,7 +49,7 @@ Docs: docs/sandbox.md"""
     callback=_absent,
     help="Write the administrator's kubeconfig here too; removed at the end.",
 )
-def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path | None) -> None:
+def sandbox(*, once: bool, build_only: bool, nodes: int, assets: Path | None, kubeconfig_out: Path | None) -> None:
     """Start a control plane on this machine, a mixed fleet and the operator; let nodes drift, heal and die.
 
     The first run builds the programs from pinned sources, which takes minutes; later ones take seconds.
@@ -59,7 +60,7 @@ def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path
     # Imported here: half a second that the help of the other commands need not wait for.
     from clusterconform.cli.demo.screen import Screen  # noqa: PLC0415
     from clusterconform.cli.demo.shipped import ShippedFileMissingError  # noqa: PLC0415
-    from clusterconform.cli.demo.story import Wishes, play  # noqa: PLC0415
+    from clusterconform.cli.demo.story import Wishes, build, play  # noqa: PLC0415
     from clusterconform.cli.reading import UnreadableInputError  # noqa: PLC0415
     from clusterconform.sandbox.admin import RequestRefused  # noqa: PLC0415
     from clusterconform.sandbox.builder import PartUnavailable  # noqa: PLC0415
@@ -69,7 +70,7 @@ def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path
     wishes = Wishes(nodes=nodes, once=once, assets=assets, kubeconfig=kubeconfig_out)
     try:
         with ending.orderly():
-            failure = play(wishes, Screen())
+            failure = build(wishes, Screen()) if build_only else play(wishes, Screen())
     except KeyboardInterrupt:
         click.echo("Interrupted; everything is stopped and removed.", err=True)
         sys.exit(_INTERRUPTED)
@@ -86,7 +87,7 @@ def sandbox(*, once: bool, nodes: int, assets: Path | None, kubeconfig_out: Path
     ) as error:
         _fail(str(error) or type(error).__name__)
     else:
-        click.echo("Everything is stopped and removed.")
+        click.echo("Everything is built." if build_only else "Everything is stopped and removed.")
         if failure:
             _fail(failure)
 

@@ -26,6 +26,7 @@ from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.fleet import Fleet
 from clusterconform.sandbox.parts import (
+    ALL_PARTS,
     ETCD,
     KUBE_APISERVER,
     KUBE_CONTROLLER_MANAGER,
@@ -92,6 +93,21 @@ def play(wishes: Wishes, screen: Screen) -> str:
             with suppress(KeyboardInterrupt):
                 demo.stay()
         return failure
+
+
+def build(wishes: Wishes, screen: Screen) -> str:
+    """Build every part that is missing, with progress, and start none. Raises as ``play``."""
+    with ExitStack() as stack:
+        board = Board(ALL_PARTS, screen.say)
+        builder = stack.enter_context(Builder(assets=wishes.assets, report=board.hear))
+        screen.picture(board.rows, board.sentence)
+        with screen:
+            board.expect(part for part in ALL_PARTS if builder.find(part) is None)
+            if outline := board.outline():
+                screen.say(outline)
+            for future in builder.start(ALL_PARTS).values():
+                future.result()
+    return ""
 
 
 class Demo:

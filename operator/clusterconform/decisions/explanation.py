@@ -11,6 +11,7 @@ from typing import Any
 
 from clusterconform.contract.facts import Condition, NodeFacts
 from clusterconform.contract.memory import EMPTY, NodeMemory
+from clusterconform.contract.objects import Path
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import Capability, ProfileObject, RuntimeProfile
 from clusterconform.contract.times import Moment, format_time
@@ -103,12 +104,17 @@ def _explained(look: Look, sight: Sight, catalogue: Catalogue, staleness: Stalen
     }
 
 
+def field_of(finding: Finding) -> Path:
+    """The field of a Node that ``finding`` is about; empty where it is about none."""
+    if finding.reason is not Reason.CONTESTED:
+        return FIELDS.get(finding.reason, ())
+    # The message names the mark, and a mark names its field; the condition is none of the node's own.
+    kind, _, key = next((word for word in finding.message.split() if ":" in word), "").partition(":")
+    return ("spec", "taints") if kind == "taint" else ("metadata", f"{kind}s", key) if kind else ()
+
+
 def _finding(finding: Finding, manifest: Json) -> Json:
-    path = FIELDS.get(finding.reason)
-    if finding.reason is Reason.CONTESTED:
-        # The message names the mark, and a mark names a label or the taint.
-        kind, _, key = next(word for word in finding.message.split() if ":" in word).partition(":")
-        path = ("metadata", "labels", key) if kind == "label" else ("spec", "taints")
+    path = field_of(finding)
     writer = last_writer(manifest, path) if path else None
     return {
         "reason": finding.reason.value,

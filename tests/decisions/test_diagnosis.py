@@ -14,6 +14,7 @@ from clusterconform.contract.profile import manifest_of, read_profile
 from clusterconform.contract.times import format_time
 from clusterconform.decisions.diagnosis import CHECKS, diagnose, worst
 from clusterconform.decisions.installation import needed_access, review_of
+from clusterconform.decisions.streaming import cause_of, verified
 
 POLICIES = [("ValidatingAdmissionPolicy", "fence"), ("ValidatingAdmissionPolicyBinding", "fence")]
 PORT_23886 = ("worker-17", "worker-408")  # contract V5
@@ -189,6 +190,21 @@ FOUND: dict[str, tuple[str, Json, State, str]] = {
         State.FAILING,
         "ServiceLB of k3s runs (shipper)",
     ),
+    "no pinning": (
+        "admission",
+        {
+            "profiles": built_in(k3s={"spec": {"addressReconcile": {"mode": "Pinned"}}}),
+            "pinning_policies": [("MutatingAdmissionPolicy", "pin")],
+        },
+        State.WARNING,
+        "mode is Pinned, but missing: MutatingAdmissionPolicy pin",
+    ),
+    "a dead tunnel": (
+        "paths",
+        {"trials": {"pi-4c7adeb6": cause_of("dial tcp 127.0.226.242:23058: connect: connection refused")}},
+        State.FAILING,
+        "no way to the kubelet of pi-4c7adeb6: ConnectionRefused: dial tcp",
+    ),
     "a node clock ahead": (
         "node-clocks",
         {"nodes": [stamped(agent(), "2026-08-01T12:09:00Z", "2026-08-01T11:59:00Z")]},
@@ -305,6 +321,8 @@ SPARED: dict[str, tuple[str, Json]] = {
         "reaping",
         {"profiles": built_in(k3s={"status": {"conditions": [{"type": "ReapingAllowed", "status": "True"}]}})},
     ),
+    "a tunnel that works": ("paths", {"trials": {"pi-4c7adeb6": verified()}}),
+    "a pinning that is not asked for": ("admission", {"pinning_policies": [("MutatingAdmissionPolicy", "pin")]}),
     "a clock that is seconds off": ("clock", {"local": START + timedelta(seconds=20)}),
 }
 SPARED["a node that is missed"][1]["nodes"][0]["status"]["conditions"][0]["status"] = "Unknown"

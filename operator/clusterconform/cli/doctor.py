@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import click
 
-from clusterconform.cli.demo.shipped import FENCE, RBAC, ShippedFileMissingError, shipped
+from clusterconform.cli.demo.shipped import FENCE, PINNING, RBAC, ShippedFileMissingError, shipped
 from clusterconform.cli.formats import fields_text, output_option, print_value
-from clusterconform.cli.gather import NODES, PROBES, PROFILES, lease_of, objects_of
+from clusterconform.cli.gather import NODES, PROBES, PROFILES, lease_of, objects_of, stream_trials
 from clusterconform.cli.live import AbsentError, DeniedError, Live, UnavailableError, cluster_options, progress
 from clusterconform.cli.reading import documents_in
 from clusterconform.contract.diagnosis import Access, Check, ClusterFacts, State
@@ -28,7 +28,9 @@ _POLICY_KINDS: Final = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
-_FLEET: Final = ("nodes", "contested", "ports", "addresses", "node-clocks", "runtimes")
+_FLEET: Final = ("nodes", "contested", "ports", "addresses", "paths", "node-clocks", "runtimes")
+# So many kubelets are tried; each dead tunnel among them may take the API server some seconds to notice.
+_TRIALS: Final = 20
 
 
 @click.command(
@@ -75,8 +77,11 @@ def _gathered(cluster: Live) -> ClusterFacts:
             return absent
 
     now, local = cluster.now(), Clock().moment().wall
-    shipped_policies = _shipped_policies()
+    fence = _policies_in(FENCE)
+    pinning = _policies_in(PINNING)
     manifests = read(("profiles", *_FLEET, "reaping", "stream"), lambda: _items_or_none(cluster, PROFILES), ())
+    pods = read(("runtimes", "paths"), lambda: cluster.items(PROBES), ())
+    tried = sorted({node for pod in pods if (node := (pod.get("spec") or {}).get("nodeName"))})[:_TRIALS]
     return ClusterFacts(
         now=now,
         local=local,
@@ -85,10 +90,12 @@ def _gathered(cluster: Live) -> ClusterFacts:
         lease=read(("leader", "stream"), lambda: lease_of(cluster), None),
         profiles=objects_of(list(manifests)),
         nodes=read(_FLEET, lambda: cluster.items(NODES), ()),
-        pods=read(("runtimes",), lambda: cluster.items(PROBES), ()),
+        pods=pods,
+        trials=stream_trials(cluster, pods, tried),
         daemon_sets=read(("daemonsets", "addresses"), lambda: cluster.items(_DAEMON_SETS), ()),
-        policies=read(("admission",), lambda: _policies(cluster, shipped_policies), frozenset()),
-        shipped_policies=shipped_policies,
+        policies=read(("admission",), lambda: _policies(cluster, [*fence, *pinning]), frozenset()),
+        shipped_policies=fence,
+        pinning_policies=pinning,
         unread=unread,
     )
 
@@ -125,8 +132,8 @@ def _policies(cluster: Live, wanted: Sequence[tuple[str, str]]) -> frozenset[tup
     )
 
 
-def _shipped_policies() -> list[tuple[str, str]]:
-    return [(item["kind"], item["metadata"]["name"]) for item in _shipped(FENCE) if item["kind"] in _POLICY_KINDS]
+def _policies_in(file: str) -> list[tuple[str, str]]:
+    return [(item["kind"], item["metadata"]["name"]) for item in _shipped(file) if item["kind"] in _POLICY_KINDS]
 
 
 def _shipped(name: str) -> list[Any]:

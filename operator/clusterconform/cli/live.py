@@ -182,8 +182,6 @@ class Live:
 
             try:
                 config = self._read_config(pykube.KubeConfig)
-                if not isinstance(config.doc, dict):
-                    raise TypeError("it is no kubeconfig")
                 self._hide_secrets(config.doc)
                 self._api = pykube.HTTPClient(config, timeout=_TIMEOUT_SECONDS)
                 _ = config.user  # now, and not in the middle of the first request
@@ -211,12 +209,15 @@ class Live:
             config.set_current_context(self._context)
         return config
 
-    def _hide_secrets(self, doc: dict[str, Any]) -> None:
+    def _hide_secrets(self, doc: Any) -> None:
         """Write inline keys and certificates into a directory that only we can read, and that goes with us.
 
         The client itself would leave them in the shared directory for temporary files.
         """
         import base64  # noqa: PLC0415
+
+        if not isinstance(doc, dict):
+            raise TypeError("it is no kubeconfig")
 
         folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="clusterconform-")))
         holders = [entry["cluster"] for entry in doc.get("clusters") or ()]

@@ -8,6 +8,7 @@ from typing import Any
 
 from clusterconform.contract.lease import LeaseRecord
 from clusterconform.contract.profile import ProfileObject
+from clusterconform.contract.verdicts import Finding
 
 Json = Mapping[str, Any]
 
@@ -103,6 +104,8 @@ class ClusterFacts:
         daemon_sets: All DaemonSets as JSON values.
         policies: Kind and name of the admission policies and bindings that exist.
         shipped_policies: Kind and name of those that are shipped.
+        pinning_policies: Kind and name of those that mode Pinned needs.
+        trials: By node, what a try to reach its kubelet through the API server told.
     """
 
     now: datetime
@@ -117,3 +120,5 @@ class ClusterFacts:
     daemon_sets: Sequence[Json] = ()
     policies: frozenset[tuple[str, str]] = frozenset()
     shipped_policies: Sequence[tuple[str, str]] = ()
+    pinning_policies: Sequence[tuple[str, str]] = ()
+    trials: Mapping[str, Finding] = field(default_factory=dict)

@@ -27,6 +27,7 @@ _FLEET: Final[Sequence[tuple[str, Callable[[Fleet], Iterable[Trouble]]]]] = (
     ("contested", fitness.contested),
     ("ports", fitness.ports),
     ("addresses", fitness.addresses),
+    ("paths", fitness.paths),
     ("node-clocks", fitness.node_clocks),
     ("runtimes", fitness.runtimes),
     ("daemonsets", fitness.daemon_sets),

@@ -52,6 +52,16 @@ _GUARDS: Final[Mapping[str, str]] = {
 }
 
 
+_TUNNEL: Final = "nothing answers where its endpoint leads: start the tunnel of that worker again"
+_PATHS: Final[Mapping[Reason, str]] = {
+    Reason.NO_PREFERRED_ADDRESS: "no address is published for it; see: clusterconform explain NODE",
+    Reason.CONNECTION_REFUSED: _TUNNEL,
+    Reason.BAD_GATEWAY: _TUNNEL,
+    Reason.TIMED_OUT: _TUNNEL,
+    Reason.CERTIFICATE_REFUSED: "the kubelet's certificate does not cover the published address; rejoin the node",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """The nodes of a cluster, looked at.
@@ -239,6 +249,14 @@ def runtimes(fleet: Fleet) -> Iterator[Trouble]:
                 f"the container runtime of {look.facts.name} does not run a pod: {probe.cause.message}{held}",
                 f"look at the machine, and at: kubectl describe pod -n clusterconform-system {probe.pod}",
             )
+
+
+def paths(fleet: Fleet) -> Iterator[Trouble]:
+    """The API server reaches the kubelet of every agent whose probe runs."""
+    for node, trial in fleet.facts.trials.items():
+        if trial.reason is not Reason.STREAMING_VERIFIED:
+            advice = _PATHS.get(trial.reason, "read the API server's words; look at the kubelet of that node")
+            yield Trouble(f"no way to the kubelet of {node}: {trial.reason}: {trial.message}", advice)
 
 
 def reaping(fleet: Fleet) -> Iterator[Trouble]:

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from clusterconform.contract.diagnosis import Access, ClusterFacts, State, Trouble
 from clusterconform.contract.names import NAMESPACE, SERVICE_ACCOUNT
-from clusterconform.contract.settings import NodeGC
+from clusterconform.contract.settings import AddressMode, NodeGC
 from clusterconform.contract.times import parse_time
 from clusterconform.decisions.gate import accept
 from clusterconform.decisions.glance import leader_of
 from clusterconform.decisions.rehearsal import agents_of
+from clusterconform.decisions.scope import acting_agent
 
 # A status that lags by less may just be being written (handlers.status).
 _REPORT_SECONDS: Final = 60.0
@@ -93,6 +94,15 @@ def admission(facts: ClusterFacts) -> Iterator[Trouble]:
         yield Trouble(
             f"missing: {', '.join(missing)}; without its fence the operator deletes no node",
             "apply them: clusterconform manifests admission | kubectl apply -f -",
+        )
+    agent = acting_agent(accept(facts.profiles))
+    pinned = agent and agent.address_reconcile and agent.address_reconcile.mode is AddressMode.PINNED
+    unpinned = [f"{kind} {name}" for kind, name in facts.pinning_policies if (kind, name) not in facts.policies]
+    if pinned and unpinned:
+        yield Trouble(
+            f"addressReconcile.mode is Pinned, but missing: {', '.join(unpinned)}; it works as Status until then",
+            "apply them (Kubernetes 1.36 or newer): clusterconform manifests pinning | kubectl apply -f -",
+            State.WARNING,
         )
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import at
 from click.testing import CliRunner
 from golden_fleet import populate
 from stand_in import StandIn, stand_in
 
 from clusterconform.cli.main import main
+from clusterconform.effects.clock import Clock
 
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -27,6 +29,7 @@ LIVE = {
     "ledger": ["ledger"],
     "ledger-since": ["ledger", "--since", "24h"],
     "prune": ["prune"],
+    "doctor": ["doctor"],
 }
 OFFLINE = {
     "check": ["check", str(EXAMPLES)],
@@ -39,6 +42,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     with stand_in(tmp_path_factory.mktemp("golden")) as server:
         populate(server)
         yield server
+
+
+@pytest.fixture(autouse=True)
+def this_machine_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock is compared with the API server's, which stands still here."""
+    monkeypatch.setattr(Clock, "moment", lambda _: at(0))
 
 
 def compare(name: str, printed: str) -> None:

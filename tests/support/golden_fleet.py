@@ -2,8 +2,10 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import yaml
 from builders import START, TAINT, Json, agent, conformant, ready, virtual
 from stand_in import StandIn
 
@@ -12,6 +14,7 @@ from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import (
     API_VERSION,
     BACKEND_LABEL,
+    CRD_NAME,
     LEASES_NAMESPACE,
     LEDGER_CONFIGMAP,
     LEDGER_KEY,
@@ -23,6 +26,10 @@ from clusterconform.contract.names import (
 from clusterconform.contract.profile import manifest_of
 from clusterconform.contract.times import format_time
 
+ROOT = Path(__file__).parents[2]
+CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PROFILES = f"/apis/{API_VERSION}/{PLURAL}"
 NODES = "/api/v1/nodes"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases"
@@ -203,11 +210,32 @@ def ledger() -> Json:
     }
 
 
+def daemon_set() -> Json:
+    """A DaemonSet that tolerates everything and mounts a directory of the machine."""
+    spec = {"tolerations": [{"operator": "Exists"}], "volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
+    return {"metadata": {"name": "shipper", "namespace": "logging"}, "spec": {"template": {"spec": spec}}}
+
+
+def allowed(review: Json) -> Json:
+    """The answer to a SubjectAccessReview: everything but writing conditions."""
+    wanted = review["spec"]["resourceAttributes"]
+    return {"status": {"allowed": (wanted["verb"], wanted.get("subresource")) != ("patch", "status")}}
+
+
 def populate(server: StandIn) -> None:
     """Show the whole fleet."""
     server.put_all(PROFILES, profiles())
     server.put_all(NODES, nodes())
     server.put(LEASE_PATH, lease())
     server.put(LEDGER, ledger())
+    server.put("/version", {"gitVersion": "v1.37.2"})
+    server.put(CRD, yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text()))
+    for kind, name in (
+        ("policies", "clusterconform-fence-delete"),
+        ("policybindings", "clusterconform-fence-delete"),
+    ):
+        server.put(f"{ADMISSION}/validatingadmission{kind}/{name}", {"metadata": {"name": name}})
+    server.answers[REVIEWS] = allowed
+    server.put("/apis/apps/v1/namespaces/logging/daemonsets/shipper", daemon_set())
     node_lease = {"metadata": {"name": "elm-22222222"}, "spec": {"renewTime": before(hours=1)}}
     server.put(f"{LEASES}/elm-22222222", node_lease)

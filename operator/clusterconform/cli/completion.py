@@ -20,5 +20,5 @@ def completion(context: click.Context, shell: str) -> None:
     kind, root = get_completion_class(shell), context.find_root()
     if kind is None:
         raise UnavailableError(f"no completion for {shell} in this version of click")
-    name = (root.info_name or "clusterconform").partition(" ")[0]
+    name = "kubectl-conform" if root.info_name == "kubectl-conform" else "clusterconform"
     click.echo(kind(root.command, {}, name, f"_{name.replace('-', '_').upper()}_COMPLETE").source())

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from clusterconform.cli.formats import age, ago, fields_text, left, nearest, output_option, print_value, table_text
-from clusterconform.cli.gather import NODES, PROBES, objects_of, profiles_of
+from clusterconform.cli.gather import NODES, PROBES, objects_of, profiles_of, stream_trials
 from clusterconform.cli.live import DeniedError, Live, UnavailableError, cluster_options
 from clusterconform.contract.names import LEASES_NAMESPACE
 from clusterconform.contract.times import Moment
@@ -35,7 +35,9 @@ def explain(node: str | None, *, every: bool, output: str, cluster: Live) -> Non
     """Tell of a node its profile, what it can do, what has drifted, and why it is or is not reaped.
 
     The node's own verdicts are worked out here, by the operator's code; the fleet's guards are those that the
-    operator wrote down, with their age. Exit codes: 0 told, 2 no such node, or the cluster cannot be read.
+    operator wrote down, with their age.
+
+    Exit codes: 0 told, 2 no such node, or the cluster cannot be read.
     """
     if every == bool(node):
         raise click.UsageError("Name one node, or say --all.")
@@ -72,8 +74,9 @@ def _sight(cluster: Live, node: str | None) -> Sight:
             leases[node] = cluster.find(f"{_LEASES}/{node}")
         except UnavailableError as error:
             unreadable[node] = str(error)
+    trials = {} if node is None else stream_trials(cluster, pods, [node])
     now = Moment(wall=cluster.now(), uptime=_LONG_AGO)
-    return Sight(world=world, now=now, leases=leases, unreadable=unreadable)
+    return Sight(world=world, now=now, leases=leases, unreadable=unreadable, trials=trials)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], now: datetime) -> str:
@@ -112,6 +115,7 @@ def _lines(row: Mapping[str, Any], now: datetime) -> list[tuple[str, str]]:
         *_conformance(row, now),
         *_capabilities(row),
         ("endpoint", _endpoint(row["endpoint"])),
+        ("kubelet path", _path(row["kubeletPath"])),
         ("probe", _probe(row["probe"])),
         *_reaping(row["reaping"], now),
         ("would write", "; ".join(row["wouldWrite"]) or "nothing"),
@@ -144,6 +148,10 @@ def _endpoint(seen: Mapping[str, Any] | None) -> str:
         return "none"
     observed = f"; it shows {seen['observedAddress'] or 'no ExternalIP'}, port {seen['observedPort'] or 0}"
     return f"{seen['reason']}: {seen['message']}{observed if seen['address'] else ''}"
+
+
+def _path(seen: Mapping[str, Any] | None) -> str:
+    return f"{seen['reason']}: {seen['message']}" if seen else "not tried: it takes a probe pod that runs there"
 
 
 def _probe(seen: Mapping[str, Any]) -> str:

@@ -18,6 +18,8 @@ from clusterconform.contract.times import parse_time
 
 # No row of ours is as long; rich has no word for "as wide as it takes".
 _UNFOLDED: Final = 10_000
+_GAP: Final = 2
+_LEAST: Final = 10
 _COLOURS: Final = {"True": "green", "False": "red", "error": "red", "warning": "yellow", "unusable": "magenta"}
 
 
@@ -62,13 +64,17 @@ def table_text(heads: Sequence[str], rows: Sequence[Sequence[str]], *, folds: st
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2), collapse_padding=True, header_style="bold")
+    console = Console(highlight=False, width=_width(), file=sys.stdout)
+    longest = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    kept = sum(length for head, length in zip(heads, longest, strict=True) if head != (folds or heads[-1]))
+    # On a narrow terminal every column is folded, or the last ones would not be seen at all.
+    roomy = kept + _GAP * len(heads) + _LEAST <= console.width
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP), collapse_padding=True, header_style="bold")
     for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head != (folds or heads[-1]))
+        table.add_column(head, overflow="fold", no_wrap=roomy and head != (folds or heads[-1]))
     for row in rows:
         # As Text: what others wrote is no markup.
         table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    console = Console(highlight=False, width=_width(), file=sys.stdout)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")

@@ -1,15 +1,19 @@
 """What the commands read of a cluster, once, for the decisions that they print."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-from clusterconform.cli.live import AbsentError, Live, UnavailableError
+from clusterconform.cli.live import AbsentError, DeniedError, Live, UnavailableError
 from clusterconform.contract.lease import LEASE_PATH, LeaseRecord, UnreadableLeaseError, read_lease
 from clusterconform.contract.names import API_VERSION, NAME_LABEL, NAMESPACE, PLURAL, PROBE_NAME
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
+from clusterconform.contract.verdicts import Finding
+from clusterconform.decisions.streaming import cause_of, verified
 
 NODES: Final = "/api/v1/nodes"
 PROFILES: Final = f"/apis/{API_VERSION}/{PLURAL}"
-PROBES: Final = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={NAME_LABEL}%3D{PROBE_NAME}"
+_PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PROBES: Final = f"{_PODS}?labelSelector={NAME_LABEL}%3D{PROBE_NAME}"
 
 
 def profiles_of(cluster: Live) -> list[Any]:
@@ -36,6 +40,23 @@ def objects_of(profiles: list[Any]) -> list[ProfileObject]:
         except Refusal as refusal:
             raise UnavailableError(f"a RuntimeProfile cannot be read: {refusal}") from refusal
     return read
+
+
+def stream_trials(cluster: Live, pods: Iterable[Any], nodes: Iterable[str]) -> dict[str, Finding]:
+    """By node, what reading one line of its probe pod's log tells; the operator's trial, with our own rights."""
+    wanted, trials = set(nodes), dict[str, Finding]()
+    for pod in pods:
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node in wanted and (pod.get("status") or {}).get("phase") == "Running":
+            try:
+                cluster.get(f"{_PODS}/{pod['metadata']['name']}/log?tailLines=1")
+            except DeniedError:
+                continue  # it says nothing of the path
+            except UnavailableError as error:
+                trials[node] = cause_of(str(error))
+            else:
+                trials[node] = verified()
+    return trials
 
 
 def lease_of(cluster: Live) -> LeaseRecord | None:

@@ -130,6 +130,10 @@ class Live:
             while True:
                 joint = "&" if "?" in path else "?"
                 page = self.get(f"{path}{joint}limit={_PAGE}" + (f"&continue={token}" if token else ""))
+                if not isinstance(page, dict) or not {"kind", "apiVersion"} <= page.keys():
+                    raise UnavailableError(
+                        f"{self.server} does not answer as an API server does: no list at {path}"
+                    )
                 head = {"kind": page["kind"].removesuffix("List"), "apiVersion": page["apiVersion"]}
                 found += [{**head, **item} for item in page.get("items") or ()]
                 token = (page.get("metadata") or {}).get("continue") or ""
@@ -153,7 +157,7 @@ class Live:
             answer = client.session.request(
                 method, client.url.rstrip("/") + path, data=data, headers=headers, timeout=_TIMEOUT_SECONDS
             )
-        except (requests.RequestException, OSError) as error:
+        except requests.RequestException as error:
             raise UnavailableError(f"cannot reach the API server {client.url}: {_root_of(error)}") from error
         except Exception as error:  # a credential plugin may fail in any way; pykube lets it through as it is
             raise UnavailableError(f"cannot use {self._place()}: {_one_line(error)}") from error
@@ -205,12 +209,15 @@ class Live:
             config.set_current_context(self._context)
         return config
 
-    def _hide_secrets(self, doc: dict[str, Any]) -> None:
+    def _hide_secrets(self, doc: Any) -> None:
         """Write inline keys and certificates into a directory that only we can read, and that goes with us.
 
         The client itself would leave them in the shared directory for temporary files.
         """
         import base64  # noqa: PLC0415
+
+        if not isinstance(doc, dict):
+            raise TypeError("it is no kubeconfig")
 
         folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="clusterconform-")))
         holders = [entry["cluster"] for entry in doc.get("clusters") or ()]

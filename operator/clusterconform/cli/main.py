@@ -14,6 +14,7 @@ _INTERRUPTED: Final = 130
 _COMMANDS: Final = {
     "check": "Hold manifests to the contract, without a cluster.",
     "completion": "Print the completion script for a shell.",
+    "doctor": "Look for what makes the contract fail, and say what to do.",
     "explain": "Tell why a node is treated as it is.",
     "ledger": "Print what was reaped, refused and held.",
     "manifests": "Print what is to be applied to a cluster.",

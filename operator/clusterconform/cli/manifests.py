@@ -16,10 +16,12 @@ _PARTS: Final = {
     "rbac": "deploy/rbac.yaml",
     "admission": "deploy/admission.yaml",
     "deployment": "deploy/deployment.yaml",
+    "pinning": "deploy/pinning.yaml",
     "profiles": "crds/profiles.yaml",
 }
-# Applying them overwrites what people have edited; the operator seeds them by itself, once.
-_ONLY_BY_NAME: Final = frozenset({"profiles"})
+# Applying the profiles overwrites what people have edited, and the operator seeds them by itself, once; the
+# pinning is for one mode of addresses, on Kubernetes 1.36 or newer.
+_ONLY_BY_NAME: Final = frozenset({"profiles", "pinning"})
 
 
 @click.command(
@@ -34,10 +36,12 @@ Docs: docs/cli.md"""
     "--output", "-o", type=Word(["yaml", "json", "table"]), default="yaml", show_default=True, help="How to print."
 )
 def manifests(parts: tuple[str, ...], output: str) -> None:
-    """Print the manifests of this version: crd, namespace, rbac, admission, deployment, profiles.
+    """Print the manifests of this version: crd, namespace, rbac, admission, deployment, pinning, profiles.
 
-    Without a PART all in the order of applying, but for the profiles: the operator seeds them once, and applying
-    them would overwrite what was edited. Exit codes: 0 printed, 2 a part is not shipped here.
+    Without a PART all in the order of applying, but for the profiles, since applying them would overwrite what
+    was edited (the operator seeds them once), and the pinning, which is for addressReconcile.mode Pinned.
+
+    Exit codes: 0 printed, 2 a part is not shipped here.
     """
     files = [_file(part) for part in parts] if parts else _all()
     if output == "yaml":

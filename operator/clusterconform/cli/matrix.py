@@ -3,8 +3,8 @@
 from typing import Any
 
 import click
-import msgspec
 
+from clusterconform.cli.formats import output_option, print_value
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.profile import Capability, RuntimeProfile, manifest_of
 
@@ -15,18 +15,14 @@ Examples:
   clusterconform matrix
   clusterconform matrix --output yaml"""
 )
-@click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@output_option
 def matrix(output: str) -> None:
     """Print what each backend promises: its marks, who may touch its nodes, and what they serve."""
     specs = [manifest_of(profile)["spec"] for profile in MATRIX.values()]
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(specs), indent=2))
-    elif output == "yaml":
-        import yaml  # noqa: PLC0415 - a tenth of a second that the other formats need not wait for
-
-        click.echo(yaml.safe_dump(specs, sort_keys=False), nl=False)
-    else:
+    if output == "table":
         _print_table(list(MATRIX.values()))
+    else:
+        print_value(specs, output)
 
 
 def _print_table(rows: list[RuntimeProfile]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from clusterconform.contract.facts import Condition, NodeFacts
 from clusterconform.contract.memory import EMPTY, NodeMemory
+from clusterconform.contract.objects import Path
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import Capability, ProfileObject, RuntimeProfile
 from clusterconform.contract.times import Moment, format_time
@@ -39,12 +40,14 @@ class Sight:
         now: When.
         leases: Leases of nodes that were asked for, by node; None where the node has none.
         unreadable: Why a Lease could not be read, by node.
+        trials: What a try to reach its kubelet through the API server told, by node.
     """
 
     world: World
     now: Moment
     leases: Mapping[str, Json | None] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    trials: Mapping[str, Finding] = field(default_factory=dict)
 
 
 def explain(sight: Sight, names: Iterable[str] | None = None) -> list[Json]:
@@ -95,20 +98,26 @@ def _explained(look: Look, sight: Sight, catalogue: Catalogue, staleness: Stalen
         "conformant": verdict.conformant,
         "findings": [_finding(finding, look.manifest) for finding in verdict.findings],
         "condition": _condition(node.conformant),
-        "capabilities": _capabilities(look, profile),
+        "capabilities": _capabilities(look, profile, sight),
         "endpoint": _endpoint(look),
+        "kubeletPath": _path(sight.trials.get(node.name)),
         "probe": _probe(look),
         "reaping": _reaping(look, sight, catalogue, staleness),
         "wouldWrite": _words_of(look.decision.plan),
     }
 
 
+def field_of(finding: Finding) -> Path:
+    """The field of a Node that ``finding`` is about; empty where it is about none."""
+    if finding.reason is not Reason.CONTESTED:
+        return FIELDS.get(finding.reason, ())
+    # The message names the mark, and a mark names its field; the condition is none of the node's own.
+    kind, _, key = next((word for word in finding.message.split() if ":" in word), "").partition(":")
+    return ("spec", "taints") if kind == "taint" else ("metadata", f"{kind}s", key) if kind else ()
+
+
 def _finding(finding: Finding, manifest: Json) -> Json:
-    path = FIELDS.get(finding.reason)
-    if finding.reason is Reason.CONTESTED:
-        # The message names the mark, and a mark names a label or the taint.
-        kind, _, key = next(word for word in finding.message.split() if ":" in word).partition(":")
-        path = ("metadata", "labels", key) if kind == "label" else ("spec", "taints")
+    path = field_of(finding)
     writer = last_writer(manifest, path) if path else None
     return {
         "reason": finding.reason.value,
@@ -124,12 +133,15 @@ def _condition(seen: Condition | None) -> Json | None:
     return {"status": seen.status, "reason": seen.reason, "message": seen.message, "since": since}
 
 
-def _capabilities(look: Look, profile: RuntimeProfile | None) -> Sequence[Json]:
-    """What the profile claims, and what of it is proven: the probe is a pod, so it proves that pods run."""
+def _capabilities(look: Look, profile: RuntimeProfile | None, sight: Sight) -> Sequence[Json]:
+    """What the profile claims, and what of it is proven: by the probe that pods run, by its log that logs do."""
     probe = look.around.probe
     proven: dict[Capability, bool] = {}
     if probe is not None and probe.runtime is not Runtime.NONE:
         proven[Capability.POD_LIFECYCLE] = probe.runtime is Runtime.READY
+    if look.facts.name in sight.trials:
+        works = sight.trials[look.facts.name].reason is Reason.STREAMING_VERIFIED
+        proven[Capability.KUBELET_LOG_STREAM] = works
     return [
         {
             "name": capability.value,
@@ -151,6 +163,10 @@ def _endpoint(look: Look) -> Json | None:
         "observedPort": verdict.observed_port or None,
         "patched": verdict.patched,
     }
+
+
+def _path(trial: Finding | None) -> Json | None:
+    return None if trial is None else {"reason": trial.reason.value, "message": trial.message}
 
 
 def _probe(look: Look) -> Json:

@@ -69,19 +69,31 @@ class _Model:
 
 def judge_pod(spec: PodSpecView, profiles: Sequence[RuntimeProfile]) -> list[WorkloadBreach]:
     """The rules that ``spec`` breaks among nodes of the accepted ``profiles``, in order."""
-    virtual = [profile for profile in profiles if profile.node_class is NodeClass.VIRTUAL]
-    suffixes = tuple(profile.node_name_suffix for profile in virtual)
-    reachable = [profile for profile in virtual if _may_run_on(spec, _model_of(profile, suffixes))]
-    if not reachable:
+    landing = lands_on(spec, profiles)
+    if landing:
+        return [_not_served(path, what, landing) for path, what in _needs(spec)]
+    suffixes = _suffixes(profiles)
+    reachable = _reachable(spec, profiles)
+    elsewhere = [_model_of(row, suffixes) for row in profiles if row.node_class is NodeClass.AGENT]
+    elsewhere.append(_Model({RUNTIME_LABEL: None, BACKEND_LABEL: None, TYPE_LABEL: None}, None, suffixes))
+    if not reachable or any(_may_run_on(spec, model) for model in elsewhere):
         return []
-    tolerated = [profile for profile in reachable if spec.node_name or _tolerates(spec, profile)]
-    if not tolerated:
-        elsewhere = [_model_of(row, suffixes) for row in profiles if row.node_class is NodeClass.AGENT]
-        elsewhere.append(_Model({RUNTIME_LABEL: None, BACKEND_LABEL: None, TYPE_LABEL: None}, None, suffixes))
-        if any(_may_run_on(spec, model) for model in elsewhere):
-            return []
-        return [_never_scheduled(reachable)]
-    return [_not_served(path, what, tolerated) for path, what in _needs(spec)]
+    return [_never_scheduled(reachable)]
+
+
+def lands_on(spec: PodSpecView, profiles: Sequence[RuntimeProfile]) -> list[RuntimeProfile]:
+    """Those of the virtual ``profiles`` whose nodes a pod with ``spec`` can get."""
+    return [profile for profile in _reachable(spec, profiles) if spec.node_name or _tolerates(spec, profile)]
+
+
+def _reachable(spec: PodSpecView, profiles: Sequence[RuntimeProfile]) -> list[RuntimeProfile]:
+    suffixes = _suffixes(profiles)
+    virtual = [profile for profile in profiles if profile.node_class is NodeClass.VIRTUAL]
+    return [profile for profile in virtual if _may_run_on(spec, _model_of(profile, suffixes))]
+
+
+def _suffixes(profiles: Sequence[RuntimeProfile]) -> tuple[str, ...]:
+    return tuple(row.node_name_suffix for row in profiles if row.node_class is NodeClass.VIRTUAL)
 
 
 def _never_scheduled(reachable: Sequence[RuntimeProfile]) -> WorkloadBreach:

@@ -12,6 +12,7 @@ CRD: Final = "crds/runtimeprofiles.yaml"
 NAMESPACE: Final = "deploy/namespace.yaml"
 RBAC: Final = "deploy/rbac.yaml"
 FENCE: Final = "deploy/admission.yaml"
+PINNING: Final = "deploy/pinning.yaml"
 
 # A checkout has them at its root; an installed package beside the other data of its environment.
 _CHECKOUT: Final = Path(__file__).parents[4]

@@ -1,0 +1,184 @@
+"""What every command has: help that fits a screen, wrong words refused with the nearest, completion, a plugin."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from clusterconform.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+COMMANDS = main.list_commands(main.make_context("clusterconform", ["-h"], resilient_parsing=True))
+LIVE = {"check", "doctor", "explain", "ledger", "prune", "status"}
+# A terminal of 80 columns has at least so many lines; run has the most options.
+SCREEN = {"run": 60, "sandbox": 40}
+
+
+def said(*arguments: str) -> str:
+    """What is printed."""
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refusal(*arguments: str) -> str:
+    """The last line with which the arguments are refused."""
+    done = CliRunner().invoke(main, [*arguments])
+    assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_shows_two_examples(command: str) -> None:
+    text = said(command, "--help")
+    assert len(text.splitlines()) <= SCREEN.get(command, 36)
+    assert len(re.findall(rf"(?m)^  .*clusterconform {command}\b", text)) >= 2
+
+
+@pytest.mark.parametrize("command", sorted(LIVE))
+def test_a_command_that_asks_a_cluster_has_the_usual_flags(command: str) -> None:
+    text = said(command, "--help")
+    for flag in ("--kubeconfig", "--context", "--output", "table", "json", "yaml", "Exit codes: 0"):
+        assert flag in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["chek"], "check"),
+        (["statsu"], "status"),
+        (["exlpain", "x"], "explain"),
+        (["doctr"], "doctor"),
+        (["status", "--ouput", "json"], "--output"),
+        (["status", "--kubecofig", "x"], "--kubeconfig"),
+        (["status", "-o", "jsno"], "json"),
+        (["check", "-o", "junt"], "junit"),
+        (["manifests", "profile"], "profiles"),
+        (["completion", "bsh"], "bash"),
+        (["matrix", "-o", "yml"], "yaml"),
+        (["ledger", "--folow"], "--follow"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_nearest(arguments: list[str], nearest: str) -> None:
+    assert f"Did you mean '{nearest}'?" in refusal(*arguments)
+
+
+def test_a_word_that_is_near_to_none_is_refused_all_the_same() -> None:
+    assert "No such command 'xyz'" in refusal("xyz")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    assert "_CLUSTERCONFORM_COMPLETE" in said("completion", shell)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("clusterconform ", set(COMMANDS)),
+        ("clusterconform st", {"status"}),
+        ("clusterconform status --o", {"--output"}),
+        ("clusterconform status --output ", {"table", "json", "yaml"}),
+    ],
+)
+def test_completion_completes(words: str, expected: set[str]) -> None:
+    place = {
+        "_CLUSTERCONFORM_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    done = subprocess.run(
+        [BIN / "clusterconform"],
+        env={**os.environ, **place},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+
+
+def test_kubectl_finds_us_as_a_plugin() -> None:
+    scripts = {script.name: script.value for script in entry_points(group="console_scripts")}
+    assert scripts["kubectl-conform"] == scripts["clusterconform"]
+    done = subprocess.run(
+        [BIN / "kubectl-conform", "matrix", "-o", "json"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == said("matrix", "-o", "json")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ""])
+def test_help_waits_for_no_library_that_it_does_not_need(command: str) -> None:
+    arguments = [command, "--help"] if command else ["--help"]
+    code = (
+        "import sys; from clusterconform.cli.main import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(sorted(loaded & {'kopf', 'kubernetes', 'aiohttp', 'pykube', 'requests'}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_colours_are_for_terminals_and_not_under_no_color(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
+    command = f"{BIN}/clusterconform check {file} -o table"
+
+    def on_a_terminal(**changes: str) -> str:
+        place = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
+        done = subprocess.run(
+            ["script", "-qec", command, "/dev/null"],
+            env={**place, "TERM": "xterm-256color", "COLUMNS": "300", **changes},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout
+
+    assert "\x1b[31m" in on_a_terminal()
+    assert "\x1b[31m" not in on_a_terminal(NO_COLOR="1")
+
+
+# --- manifests ------------------------------------------------------------------------------------------------
+
+
+def test_the_manifests_are_the_shipped_files_in_the_order_of_applying() -> None:
+    printed = [item for item in yaml.safe_load_all(said("manifests")) if item]
+    kinds = [item["kind"] for item in printed]
+    assert kinds[:2] == ["CustomResourceDefinition", "Namespace"]
+    assert "RuntimeProfile" not in kinds
+    asked_for = {"pinning.yaml"}
+    files = [ROOT / "crds" / "runtimeprofiles.yaml", *sorted((ROOT / "deploy").glob("*.yaml"))]
+    shipped = [
+        item
+        for file in files
+        if file.name not in asked_for
+        for item in yaml.safe_load_all(file.read_text())
+        # Alert rules and what kustomize reads are no objects of a cluster.
+        if item and item.get("kind", "Kustomization") != "Kustomization"
+    ]
+    assert sorted(map(str, printed)) == sorted(map(str, shipped))
+
+
+def test_the_profiles_are_printed_when_asked_for() -> None:
+    printed = [item for item in yaml.safe_load_all(said("manifests", "profiles")) if item]
+    assert printed == [item for item in yaml.safe_load_all((ROOT / "crds" / "profiles.yaml").read_text()) if item]
+
+
+def test_the_same_in_json_and_as_a_table() -> None:
+    objects = yaml.safe_load(said("manifests", "crd", "namespace", "-o", "json"))["items"]
+    assert [item["kind"] for item in objects] == ["CustomResourceDefinition", "Namespace"]
+    assert "Namespace                 clusterconform-system" in said(
+        "manifests", "crd", "namespace", "-o", "table"
+    )

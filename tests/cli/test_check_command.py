@@ -269,7 +269,7 @@ def test_yaml_and_json_say_the_same() -> None:
 
 def test_the_table_has_a_row_for_each_finding() -> None:
     done = run("-", "-o", "table", text=json.dumps(bare("b")))
-    head, _, row, total = done.stdout.splitlines()
+    head, row, total = done.stdout.splitlines()
     assert head.split() == ["FILE", "OBJECT", "PATH", "RULE", "SEVERITY", "MESSAGE"]
     assert row.split()[:2] == ["-:1", "Node"]
     assert total == "checked 0 profiles, 1 nodes, 0 workloads: 1 errors, 0 warnings"

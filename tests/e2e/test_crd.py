@@ -404,6 +404,7 @@ def test_a_wide_table_of_profiles_shows_why(profiles: Profiles, kubectl: Kubectl
         "CONFLICTING",
         "CONTESTED",
         "NOTREADY",
+        "REAPING",
         "STREAMING",
         "REASON",
         "MESSAGE",

@@ -34,7 +34,6 @@ QUIET = {
     "heartbeat": changed(AGENT, status=BEAT),
     "image list": changed(AGENT, status={"images": [{"names": ["a"], "sizeBytes": 1}]}),
     "capacity": changed(AGENT, status={"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}}),
-    "addresses": changed(AGENT, status={"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}),
     "volumes": changed(AGENT, status={"volumesInUse": ["a"], "volumesAttached": [{"name": "a"}]}),
     "foreign condition": changed(
         AGENT, status={"conditions": [ready(), {"type": "DrainScheduled", "status": "True"}]}
@@ -65,6 +64,7 @@ NEWS = {
     "empty taints": changed(AGENT, spec={"taints": []}),
     "provider id": changed(AGENT, spec={"providerID": "k3s://other"}),
     "port": changed(AGENT, status={"daemonEndpoints": {"kubeletEndpoint": {"Port": 21007}}}),
+    "addresses": changed(AGENT, status={"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}),
     "ready": changed(AGENT, status={"conditions": [ready("Unknown")]}),
     "ready time of an agent": changed(
         AGENT, status={"conditions": [ready(lastTransitionTime="2026-08-01T12:00:10Z")]}

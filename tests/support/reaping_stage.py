@@ -14,6 +14,7 @@ import msgspec
 from operators import NODES, PROFILES, PROGRAM, ROOT, World, install
 
 from clusterconform.cli.demo.shipped import apply_file
+from clusterconform.contract.times import format_time, parse_time
 from clusterconform.effects.clock import Clock
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.command_lines import NodeLifecycle
@@ -125,8 +126,13 @@ class Stage:
 
     @contextmanager
     def slow_kubelet(self, name: str) -> Iterator[None]:
-        """A kubelet that lives, is not Ready, and whose clock stands still: node and Lease tell an old time."""
+        """A kubelet that lives and is not Ready, and whose clock is slow: node and Lease tell an old time.
+
+        It moves a little, or the node lifecycle controller would miss it.
+        """
         stood = self.world.node(name)["metadata"]["creationTimestamp"]
+        began = parse_time(stood)
+        assert began is not None
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -142,9 +148,10 @@ class Stage:
                     "type": "Ready",
                     "status": "False",
                     "reason": "KubeletNotReady",
-                    "message": f"beat {next(beats)}",
+                    "message": "slow",
+                    "lastTransitionTime": stood,
+                    "lastHeartbeatTime": format_time(began + timedelta(seconds=next(beats))),
                 }
-                ready |= {"lastTransitionTime": stood, "lastHeartbeatTime": stood}
                 self.plane.admin.request(
                     "PATCH",
                     f"{NODES}/{name}/status?fieldManager=k3s",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from operators import NODES, PROFILES, World
+from reaping_stage import Stage, staged
 
 from clusterconform.contract.names import CRD_NAME
 from clusterconform.sandbox.builder import Builder, Progress, State
@@ -138,3 +139,10 @@ def bare(builder: Builder) -> Iterator[ControlPlane]:
     """A control plane of a test's own: no controllers, nothing of ours."""
     with ControlPlane(builder, audit=True) as plane:
         yield plane
+
+
+@pytest.fixture
+def stage(builder: Builder) -> Iterator[Stage]:
+    """A control plane of a test's own, with everything of ours and a fleet that can die."""
+    with staged(builder) as staging:
+        yield staging

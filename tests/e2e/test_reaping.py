@@ -3,26 +3,19 @@
 A minute is the shortest grace that the API server accepts, so a long story plays several deaths at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from operators import NODES, operator
-from reaping_stage import HOSTS, Stage, now, staged
+from reaping_stage import HOSTS, Stage, now
 
 from clusterconform.contract.names import APPROVE_ANNOTATION, KEEP_ANNOTATION
 from clusterconform.contract.times import parse_time
-from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node
 
 GRACE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def stage(builder: Builder) -> Iterator[Stage]:
-    with staged(builder) as staging:
-        yield staging
 
 
 @pytest.mark.timeout(900)

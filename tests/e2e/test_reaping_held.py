@@ -1,18 +1,8 @@
 """What holds a stale agent on a real control plane: a spent budget, an edit in mid-window, a missing fence."""
 
-from collections.abc import Iterator
-
 import pytest
 from operators import operator
-from reaping_stage import HOSTS, Stage, staged
-
-from clusterconform.sandbox.builder import Builder
-
-
-@pytest.fixture
-def stage(builder: Builder) -> Iterator[Stage]:
-    with staged(builder) as staging:
-        yield staging
+from reaping_stage import HOSTS, Stage
 
 
 @pytest.mark.timeout(600)

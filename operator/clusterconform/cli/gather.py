@@ -49,7 +49,7 @@ def stream_trials(cluster: Live, pods: Iterable[Any], nodes: Iterable[str]) -> d
         node = (pod.get("spec") or {}).get("nodeName")
         if node in wanted and (pod.get("status") or {}).get("phase") == "Running":
             try:
-                cluster.get(f"{_PODS}/{pod['metadata']['name']}/log?tailLines=1")
+                cluster.send("GET", f"{_PODS}/{pod['metadata']['name']}/log?tailLines=1")
             except DeniedError:
                 continue  # it says nothing of the path
             except UnavailableError as error:

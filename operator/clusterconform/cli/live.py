@@ -108,12 +108,15 @@ class Live:
         return self.server_date[0] if self.server_date else Clock().moment().wall
 
     def get(self, path: str) -> Any:
-        """What a GET of ``path`` answers, as JSON values.
+        """The object at ``path`` as JSON values; what is no object (a log) is got by ``send``.
 
         Raises:
             UnavailableError: One of its kinds says which.
         """
-        return self.send("GET", path)
+        value = self.send("GET", path)
+        if not isinstance(value, dict):
+            raise UnavailableError(f"{self.server} does not answer with objects; is it an API server?")
+        return value
 
     def find(self, path: str) -> Any | None:
         """As ``get``; None where there is no such object or kind."""
@@ -171,8 +174,6 @@ class Live:
             value = answer.text
         if not answer.ok:
             raise _refusal(method, path, answer.status_code, value)
-        if not isinstance(value, dict):
-            raise UnavailableError(f"{client.url} does not answer with objects; is it an API server?")
         return value
 
     def _client(self) -> Any:

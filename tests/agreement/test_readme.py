@@ -42,7 +42,7 @@ def test_every_make_target_that_is_spoken_of_exists() -> None:
 def test_every_command_is_spoken_of_and_what_a_block_calls_is_one() -> None:
     commands = set(main.list_commands(main.make_context("clusterconform", ["-h"], resilient_parsing=True)))
     texts = [page.read_text() for page in PAGES]
-    spoken = {word for text in texts for word in re.findall(r"(?:^|[\s`/])clusterconform ([a-z]+)\b", text)}
+    spoken = {word for text in texts for word in re.findall(r"(?:^|[\s`/(])clusterconform ([a-z]+)\b", text)}
     blocks = [block for text in texts for block in re.findall(r"(?ms)^```[a-z]*\n(.*?)^```$", text)]
     called = {
         word

@@ -339,6 +339,13 @@ def test_who_is_neither_claimed_nor_virtual_is_addressed_where_the_profile_inclu
     assert (left.plan.endpoint, reason_of(left)) == (None, Reason.UNIDENTIFIED)
 
 
+def test_a_backend_that_nobody_knows_is_left_alone_unless_something_says_agent() -> None:
+    made = look(bare("fir-vk-wasm", labels={"outpost.dhnt.io/backend": "vk-wasm"}))
+    assert (made.plan.endpoint, reason_of(made)) == (None, Reason.UNKNOWN_BACKEND)
+    evident = bare("fir-1", labels={"outpost.dhnt.io/backend": "k0s"}, provider_id="k3s://fir-1")
+    assert look(evident).plan.endpoint is not None
+
+
 def test_without_an_enforcing_agent_profile_nothing_is_published() -> None:
     raw = agent(addresses=[INTERNAL])
     for profiles in (catalogue(k3s={"enforcement": "Observe"}), Catalogue(profiles={}, refusals={})):

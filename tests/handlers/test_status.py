@@ -51,6 +51,7 @@ class Reporting:
             complete=lambda: self.complete,
             catalogue_changed=lambda: self.changes.append("an answer"),
             standing=lambda _: self.standing,
+            agents=lambda _: None,
         )
         world.nodes._changed = self.reporter.due
         self.times: list[tuple[str, float]] = []

@@ -50,6 +50,10 @@ class Told:
             catalogue_changed=self._catalogue_changed,
         )
 
+    async def registered(self) -> kopf.OperatorRegistry:
+        """The registry, as it is asked for at each start."""
+        return self.registry
+
     def _told(self, into: list[str], name: str) -> None:
         into.append(name)
         self.news.set()
@@ -198,7 +202,7 @@ async def test_without_the_slim_stream_kopf_may_write_no_more_than_with_it(tmp_p
 @contextlib.asynccontextmanager
 async def watched(told: Told, sessions: watching.Sessions) -> AsyncIterator[None]:
     """Watch while the body runs."""
-    watch = asyncio.create_task(watching.watch(told.registry, sessions, lambda: None))
+    watch = asyncio.create_task(watching.watch(told.registered, sessions, lambda: None))
     try:
         yield
     finally:
@@ -332,7 +336,7 @@ class Kopf:
 async def watch_for(seconds: float, after_start: Callable[[], None] = lambda: None) -> None:
     """Watch for so long."""
     sessions = watching.Sessions(Connection(), NodeStream(Metrics(), lambda: 0.0))
-    work = asyncio.create_task(watching.watch(Told().registry, sessions, after_start))
+    work = asyncio.create_task(watching.watch(Told().registered, sessions, after_start))
     await asyncio.sleep(seconds)
     work.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -368,7 +372,7 @@ def test_tasks_that_are_not_kopfs_are_left_alone_at_its_end(monkeypatch: pytest.
     seen = Kopf(monkeypatch)
     run_virtually(watch_for(10))
     assert len(seen.ignored) >= 2
-    assert seen.options["clusterwide"] is True
+    assert seen.options["namespaces"] == ["clusterconform-system"]  # of what has a namespace, ours alone
     assert seen.options["standalone"] is True
 
 

@@ -66,6 +66,18 @@ def test_an_endpoint_that_is_shut_refuses(tunnel: Tunnel) -> None:
         ask("127.0.1.1", port, b"hello")
 
 
+def test_an_endpoint_that_is_cut_drops_its_connections_and_refuses(tunnel: Tunnel) -> None:
+    port = Ports().take()
+    tunnel.open("127.0.1.1", port)
+    with socket.create_connection(("127.0.1.1", port), timeout=10) as connection:
+        connection.sendall(b"hello")
+        assert connection.recv(1024) == b"HELLO"
+        tunnel.cut("127.0.1.1", port)
+        assert connection.recv(1024) == b""
+    with pytest.raises(ConnectionRefusedError):
+        ask("127.0.1.1", port, b"hello")
+
+
 def test_opening_twice_is_opening_once(tunnel: Tunnel) -> None:
     port = Ports().take()
     tunnel.open("127.0.1.1", port)

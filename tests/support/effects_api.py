@@ -24,6 +24,8 @@ NAMESPACES: Final = "/api/v1/namespaces"
 EVENTS: Final = "/api/v1/namespaces/default/events"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD: Final = f"{CRDS}/{CRD_NAME}"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+DAEMONSETS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 NODE_LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASES_NAMESPACE}/leases"
 
 _HEADS: Final = {
@@ -35,6 +37,8 @@ _HEADS: Final = {
     CRDS: ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     LEASES_PATH: ("coordination.k8s.io/v1", "Lease"),
     NODE_LEASES: ("coordination.k8s.io/v1", "Lease"),
+    PODS: ("v1", "Pod"),
+    DAEMONSETS: ("apps/v1", "DaemonSet"),
 }
 
 
@@ -221,7 +225,7 @@ class FakeApi:
         asked = sent.body.get("preconditions") or {}
         if any(metadata[key] != value for key, value in asked.items()):
             return refusal(409, "the precondition does not hold")
-        if self.fenced and set(asked) != {"uid", "resourceVersion"}:
+        if self.fenced and collection == NODES and set(asked) != {"uid", "resourceVersion"}:
             policy = f"ValidatingAdmissionPolicy '{FENCE_POLICY}' with binding '{FENCE_POLICY}' denied request"
             return refusal(403, f'nodes "{name}" is forbidden: {policy}')
         if "dryRun" not in sent.body:

@@ -2,7 +2,8 @@
 
 Virtual means the runtime label, the claim of a virtual backend, OR any virtual evidence: a stock virtual-kubelet
 without our labels is never probed and never addressed. What is neither claimed nor virtual counts as an agent
-where the profile includes it (contract §1.4: these two reconcilers include the unknown, reaping excludes it).
+where the profile includes it (contract §1.4: these two reconcilers include the unknown, reaping excludes it). A
+claim of a backend that nobody knows is left alone, unless label or evidence say that it is an agent.
 """
 
 from clusterconform.contract.facts import NodeFacts
@@ -33,6 +34,9 @@ def excluded(
         return Finding(Reason.NOT_AN_AGENT, "no profile of class agent is accepted")
     if identity.kind is IdentityKind.MANAGED and identity.profile == agent:
         return None
+    unknown = identity.kind is IdentityKind.UNKNOWN_BACKEND
+    if unknown and node.labels.get(RUNTIME_LABEL) != NodeClass.AGENT and not identity.evidence & AGENT_EVIDENCE:
+        return Finding(Reason.UNKNOWN_BACKEND, "claims a backend that no RuntimeProfile is named after")
     if include_unidentified:
         return None
     return Finding(Reason.UNIDENTIFIED, f"not known as a node of {agent.backend}, and such are not included")

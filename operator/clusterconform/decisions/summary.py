@@ -20,6 +20,7 @@ from clusterconform.contract.verdicts import (
     NodeVerdict,
     Reason,
 )
+from clusterconform.decisions.agent_standing import AgentStanding, blocks_of, results_of
 from clusterconform.decisions.standing import Standing, reaping_allowed, reaping_status
 
 SAMPLES: Final = 20
@@ -27,13 +28,24 @@ STATUS_FIELDS: Final = (
     "observedGeneration",
     "nodes",
     "nodeGC",
+    "runtimeProbe",
+    "addressReconcile",
+    "streaming",
     "conditions",
     "samples",
     "truncated",
     "servesKubeletStreaming",
 )
 _MESSAGE_LENGTH: Final = 512
-_IN_ORDER: Final = ("Accepted", "Conformant", "ReapingAllowed", "Ready")
+_IN_ORDER: Final = (
+    "Accepted",
+    "Conformant",
+    "ReapingAllowed",
+    "ProbeHealthy",
+    "AddressesPublished",
+    "StreamingVerified",
+    "Ready",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +65,7 @@ def status_of(
     complete: bool,
     now: datetime,
     standing: Standing | None = None,
+    agents: AgentStanding | None = None,
 ) -> Mapping[str, Any]:
     """The status of ``profile`` as JSON values.
 
@@ -63,6 +76,7 @@ def status_of(
         complete: Whether all nodes are known.
         now: Wall clock.
         standing: Where reaping by this profile stands; None for a profile that does not reap.
+        agents: Where its agents stand; None for a profile that has none.
     """
     own = [seen for seen in nodes if seen.verdict.identity.kind is not IdentityKind.UNIDENTIFIED]
     failing = [seen for seen in own if seen.failure]
@@ -75,6 +89,8 @@ def status_of(
     }
     if standing is not None:
         results["ReapingAllowed"] = reaping_allowed(standing)
+    if agents is not None:
+        results |= results_of(agents, complete=complete)
     amiss = [seen for seen in own if seen.failure or not seen.verdict.conformant]
     status: dict[str, Any] = {
         "observedGeneration": profile.generation,
@@ -84,6 +100,8 @@ def status_of(
         ],
         "truncated": len(amiss) > SAMPLES,
     }
+    if agents is not None:
+        status |= blocks_of(agents)
     if standing is not None:
         status["nodeGC"] = reaping_status(standing)
         if standing.last is not None:

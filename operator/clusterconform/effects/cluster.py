@@ -153,7 +153,9 @@ class Cluster:
         """
         token = ""
         while True:
-            query = f"{path}?limit={_PAGE}" + (f"&continue={quote(token)}" if token else "")
+            query = f"{path}{'&' if '?' in path else '?'}limit={_PAGE}" + (
+                f"&continue={quote(token)}" if token else ""
+            )
             page = await self.send(Request(method="GET", path=query), timeout=3 * _TIMEOUT_SECONDS)
             try:
                 token = _PAGE_DECODER.decode(page).metadata.token

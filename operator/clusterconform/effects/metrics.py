@@ -62,6 +62,7 @@ class Metrics:
             "clusterconform_leader", "1 while this process leads, 0 while it stands by.", registry=self.registry
         )
         self.reaping = ReapingMetrics(self.registry)
+        self.agents = AgentMetrics(self.registry)
 
 
 class ReapingMetrics:
@@ -122,5 +123,36 @@ class ReapingMetrics:
         self.terminating = Gauge(
             "clusterconform_nodes_terminating",
             "Nodes whose deletion is under way; one that stays has a finalizer that nobody removes.",
+            registry=registry,
+        )
+
+
+class AgentMetrics:
+    """Endpoints, probes and proven paths of agents."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything in ``registry``, with no sample yet."""
+        self.endpoints = Gauge(
+            "clusterconform_agent_endpoints",
+            "Agents by where their kubelet endpoint stands.",
+            ["reason"],
+            registry=registry,
+        )
+        self.runtimes = Gauge(
+            "clusterconform_agent_runtimes",
+            "Agents by what their runtime probe says and why.",
+            ["verdict", "cause"],
+            registry=registry,
+        )
+        self.streaming = Gauge(
+            "clusterconform_agent_streaming",
+            "Agents by what came of the last log that was read through the API server.",
+            ["cause"],
+            registry=registry,
+        )
+        self.streaming_trials = Counter(
+            "clusterconform_streaming_trials",
+            "Logs that were asked for to prove the path to a kubelet, by what came of it.",
+            ["cause"],
             registry=registry,
         )

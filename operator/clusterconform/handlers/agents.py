@@ -1,9 +1,10 @@
 """The agents as they stand now: their endpoints, their probes' words, and what became of both."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from clusterconform.contract.facts import NodeFacts
+from clusterconform.contract.names import ENDPOINT_ANNOTATION
 from clusterconform.contract.probe import ProbeFacts
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import Finding, Reason
@@ -15,6 +16,7 @@ from clusterconform.handlers.cache import Cache
 
 # A node that is held because too many would be tainted is looked at again, for the others may have recovered.
 HELD_SECONDS: Final = 30.0
+FLICKER_SECONDS: Final = 5.0
 _WARNED: Final = frozenset(
     {
         Reason.PORT_COLLISION,
@@ -33,6 +35,9 @@ class AgentRoll:
     Attributes:
         addresses: By name, where the endpoint of each node stands.
         probes: By name, what the probe says of each agent.
+        settled: By name, the same in a word; what was published counts as such for some seconds more, since in
+            mode Status the kubelet takes each address away about every 10 s for some milliseconds.
+        unpinned: Called when an address vanished although it is recorded for the policy.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -42,6 +47,9 @@ class AgentRoll:
         self._pods: dict[str, ProbeFacts] = {}
         self.addresses: dict[str, AddressVerdict] = {}
         self.probes: dict[str, ProbeVerdict] = {}
+        self.settled: dict[str, Reason] = {}
+        self.unpinned: Callable[[], None] = lambda: None
+        self._missing: dict[str, float] = {}
 
     @property
     def agents(self) -> Agents:
@@ -64,6 +72,8 @@ class AgentRoll:
         """Forget a node; gives whose endpoint may have changed by it."""
         self.addresses.pop(name, None)
         self.probes.pop(name, None)
+        self.settled.pop(name, None)
+        self._missing.pop(name, None)
         return self.agents.forget(name)
 
     def take_pod(self, pod: ProbeFacts) -> set[str]:
@@ -87,9 +97,12 @@ class AgentRoll:
         return self._pods.values()
 
     def note(
-        self, node: NodeFacts, address: AddressVerdict | None, probe: ProbeVerdict | None
+        self, node: NodeFacts, address: AddressVerdict | None, probe: ProbeVerdict | None, now: Moment
     ) -> tuple[bool, list[Finding]]:
         """Remember the verdicts on ``node``; gives whether they are news, and what of it people should hear."""
+        settled = self.settled.get(node.name)
+        if address is not None:
+            self.settled[node.name] = self._settled(node, address, now.uptime)
         before, probed = self.addresses.get(node.name), self.probes.get(node.name)
         if address is not None:
             self.addresses[node.name] = address
@@ -110,8 +123,19 @@ class AgentRoll:
             heard.append(Finding(Reason.REAL_EXTERNAL_IP, message))
         if probe is not None and probe.cause.reason in _WARNED and not _same_cause(probed, probe):
             heard.append(probe.cause)
-        news = not _same(before, address) or not _same_cause(probed, probe)
+        real = (before.real if before else ()) != (address.real if address else ())
+        news = real or settled != self.settled.get(node.name) or not _same_cause(probed, probe)
         return news, heard
+
+    def _settled(self, node: NodeFacts, address: AddressVerdict, uptime: float) -> Reason:
+        reason = address.finding.reason
+        if reason is not Reason.ENDPOINT_MISSING or self.settled.get(node.name) is not Reason.ENDPOINT_PUBLISHED:
+            self._missing.pop(node.name, None)
+            return reason
+        if ENDPOINT_ANNOTATION in node.annotations:
+            self.unpinned()
+        since = self._missing.setdefault(node.name, uptime)
+        return Reason.ENDPOINT_PUBLISHED if uptime - since < FLICKER_SECONDS else reason
 
 
 def wait_for(probe: ProbeVerdict | None) -> float | None:

@@ -16,6 +16,7 @@ from clusterconform.contract.memory import EMPTY, NodeMemory
 from clusterconform.contract.plan import ConditionWrite, EndpointWrite, MarksPatch
 from clusterconform.contract.request import Request
 from clusterconform.contract.settings import Bound
+from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import Catalogue, NodeVerdict, Reason
 from clusterconform.decisions import planning
 from clusterconform.decisions.addresses import endpoint_rejected, endpoint_written
@@ -113,7 +114,7 @@ class NodeReconciler:
         decision = planning.decide(node, self._cache.catalogue, self._memory(node), now, around)
         self._remember(node, decision.memory)
         self._report(node, decision.verdict)
-        self._report_agent(node, decision, around.probe)
+        self._report_agent(node, decision, around.probe, now)
         wait = wait_for(around.probe)
         if wait is not None:
             self.queue.add_after(name, wait)
@@ -141,8 +142,10 @@ class NodeReconciler:
                 log.warning("node reported", extra={"fields": fields})
                 self._announce(node, "Warning", finding.reason, finding.message)
 
-    def _report_agent(self, node: NodeFacts, decision: planning.Decision, probe: ProbeVerdict | None) -> None:
-        news, heard = self.roll.note(node, decision.address, probe)
+    def _report_agent(
+        self, node: NodeFacts, decision: planning.Decision, probe: ProbeVerdict | None, now: Moment
+    ) -> None:
+        news, heard = self.roll.note(node, decision.address, probe, now)
         agent = self.roll.agents.profile
         if news and agent is not None:
             self._changed(agent.backend)

@@ -6,7 +6,7 @@ import logging
 import platform
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +25,16 @@ from clusterconform.effects.ledger import Ledger
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
 from clusterconform.handlers import preflight, watching
+from clusterconform.handlers.agent_report import AgentReport
 from clusterconform.handlers.cache import Cache
 from clusterconform.handlers.health import Health
 from clusterconform.handlers.nodes import NodeReconciler
+from clusterconform.handlers.pinning import PinningCheck
+from clusterconform.handlers.probes import ProbeKeeper
 from clusterconform.handlers.reaping import Reaper
 from clusterconform.handlers.resync import Resync
 from clusterconform.handlers.status import StatusReporter
+from clusterconform.handlers.streaming import StreamingVerifier
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +143,7 @@ class _Operator:
             complete=lambda: self.resync.synced_at is not None,
             catalogue_changed=self.everything_due,
             standing=lambda backend: self.reaper.standing(backend) if self.reaper else None,
+            agents=lambda backend: self.report.standing(backend),  # noqa: PLW0108 - the report is made below
         )
         self.nodes = NodeReconciler(
             cache=self.cache,
@@ -150,7 +155,30 @@ class _Operator:
             bound=settings.bound,
             changed=self.status.due,
         )
+        self._look_after_agents()
         self.health = Health(clock=clock, stream=self.stream, resync=self.resync, elector=elector, metrics=metrics)
+
+    def _look_after_agents(self) -> None:
+        roll = self.nodes.roll
+        self.pinning = PinningCheck(roll=roll, cluster=self.cluster, changed=self.status.due)
+        self.probes = ProbeKeeper(
+            cache=self.cache,
+            roll=roll,
+            cluster=self.cluster,
+            bound=self.settings.bound,
+            node_due=self._node_due,
+            changed=self.status.due,
+        )
+        self.streaming = StreamingVerifier(
+            roll=roll, cluster=self.cluster, clock=self.clock, metrics=self.metrics.agents, changed=self.status.due
+        )
+        self.report = AgentReport(
+            roll=roll,
+            keeper=self.probes,
+            verifier=self.streaming,
+            pinning=self.pinning,
+            metrics=self.metrics.agents,
+        )
 
     def _node_due(self, name: str) -> None:
         self.nodes.queue.add(name)
@@ -161,17 +189,23 @@ class _Operator:
             self.nodes.queue.add(name)
         for name in self.cache.profiles():
             self.status.due(name)
+        self.probes.daemonset()
+        self.pinning.wake()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve health at once, wait for the cluster and for leadership, then work for ever."""
         sessions = watching.Sessions(self.connection, self.stream)
-        registry = watching.registry_of(
-            cache=self.cache,
-            login=sessions.login,
-            node_due=self._node_due,
-            profile_due=self.status.due,
-            catalogue_changed=self.everything_due,
-        )
+
+        async def registry() -> kopf.OperatorRegistry:
+            return watching.registry_of(
+                cache=self.cache,
+                login=sessions.login,
+                node_due=self._node_due,
+                profile_due=self.status.due,
+                catalogue_changed=self.everything_due,
+                probes=self.probes if await self.probes.may_watch() else None,
+            )
+
         async with _served(self.health.app(), self.settings) as port:
             fields = {"server": self.connection.server, "bound": self.settings.bound, "port": port}
             log.info("started", extra={"fields": fields})
@@ -206,7 +240,7 @@ class _Operator:
 
     async def _lead(
         self,
-        registry: kopf.OperatorRegistry,
+        registry: Callable[[], Awaitable[kopf.OperatorRegistry]],
         sessions: watching.Sessions,
         reaper: Reaper,
         stop: asyncio.Event,
@@ -234,7 +268,10 @@ class _Operator:
         }
         log.info("synced", extra={"fields": fields})
         self.everything_due()
-        await self.resync.run()
+        async with asyncio.TaskGroup() as tasks:
+            # What concludes from nodes and profiles begins when both are known.
+            for work in (self.resync.run(), self.probes.run(), self.pinning.run(), self.streaming.run()):
+                tasks.create_task(work)
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any, Final
 from clusterconform.contract.names import API_VERSION, FIELD_MANAGER, KIND, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
 from clusterconform.contract.request import APPLY_PATCH, Request
+from clusterconform.decisions.agent_standing import AgentStanding
 from clusterconform.decisions.standing import Standing
 from clusterconform.decisions.summary import STATUS_FIELDS, Judged, node_counts, status_of
 from clusterconform.effects.clock import Clock
@@ -39,6 +40,7 @@ class StatusReporter:
         complete: Callable[[], bool],
         catalogue_changed: Callable[[], None],
         standing: Callable[[str], Standing | None],
+        agents: Callable[[str], AgentStanding | None],
     ) -> None:
         """Report on the profiles of ``cache``.
 
@@ -50,8 +52,9 @@ class StatusReporter:
             complete: Tells whether all nodes are known.
             catalogue_changed: Told when the answer to a write brought an edit.
             standing: Where reaping by a profile stands.
+            agents: Where the agents of a profile stand.
         """
-        self._standing = standing
+        self._standing, self._agents = standing, agents
         self._cache, self._cluster, self._clock, self._metrics = cache, cluster, clock, metrics
         self._complete, self._catalogue_changed = complete, catalogue_changed
         self._started = clock.uptime()
@@ -123,7 +126,8 @@ class StatusReporter:
         refusal = self._cache.catalogue.refusals.get(profile.name)
         now = self._clock.moment().wall
         standing = None if refusal else self._standing(profile.name)
-        status = status_of(profile, refusal, judged, complete=complete, now=now, standing=standing)
+        agents = None if refusal else self._agents(profile.name)
+        status = status_of(profile, refusal, judged, complete=complete, now=now, standing=standing, agents=agents)
         if {field: profile.status[field] for field in STATUS_FIELDS if field in profile.status} == status:
             return
         try:

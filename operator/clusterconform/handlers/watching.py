@@ -8,14 +8,14 @@ patch a returned value into the status.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
 
 import aiohttp
 import kopf
 
 from clusterconform.contract.facts import NodeView, UnreadableNodeError, read_node, view_node
-from clusterconform.contract.names import GROUP, PLURAL, VERSION
+from clusterconform.contract.names import GROUP, NAMESPACE, PLURAL, PROBE_SELECTOR, VERSION
 from clusterconform.contract.profile import Refusal, read_profile
 from clusterconform.effects.connection import Connection
 from clusterconform.effects.stream import NodeStream
@@ -40,6 +40,16 @@ class _NoDiffBase(kopf.AnnotationsDiffBaseStorage):
         return None
 
 
+class ProbeEars(Protocol):
+    """Whoever is told of probe pods and their DaemonSet."""
+
+    def pod(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """A probe pod was seen, or went."""
+
+    def daemonset(self) -> None:
+        """The DaemonSet was seen, or went."""
+
+
 def registry_of(
     *,
     cache: Cache,
@@ -47,6 +57,7 @@ def registry_of(
     node_due: Callable[[str], None],
     profile_due: Callable[[str], None],
     catalogue_changed: Callable[[], None],
+    probes: ProbeEars | None = None,
 ) -> kopf.OperatorRegistry:
     """The handlers.
 
@@ -56,6 +67,8 @@ def registry_of(
         node_due: Told each node with news.
         profile_due: Told each profile with news.
         catalogue_changed: Told when the set of profiles, or what they say, changed.
+        probes: Told of probe pods and of their DaemonSet; None where we may not watch them: a refused watch would
+            end Kopf as a whole, and the watch of nodes with it.
     """
     registry = kopf.OperatorRegistry()
 
@@ -87,7 +100,19 @@ def registry_of(
             catalogue_changed()
         profile_due(profile.name)
 
+    if probes is not None:
+        _listen(registry, probes)
     return registry
+
+
+def _listen(registry: kopf.OperatorRegistry, probes: ProbeEars) -> None:
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def pod_event(event: Any, **_: Any) -> None:
+        probes.pod(event["type"] or "", event["object"])
+
+    @kopf.on.event("apps", "v1", "daemonsets", registry=registry)
+    async def daemonset_event(**_: Any) -> None:
+        probes.daemonset()
 
 
 def taker_of(cache: Cache, node_due: Callable[[str], None]) -> Callable[[str, NodeView], None]:
@@ -113,6 +138,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.server_timeout = 300
     chosen.watching.inactivity_timeout = 70  # bookmarks come each minute; a half-open connection ends here
     chosen.watching.connect_timeout = 5
+    chosen.watching.label_selectors["", "v1", "pods"] = PROBE_SELECTOR  # on the server's side: nobody else's pods
     chosen.networking.request_timeout = 60
     chosen.networking.connect_timeout = 5
     chosen.networking.error_backoffs = [1, 1, 2, 3, 5, 8, 13, 21] + [30] * 8  # about 5 minutes
@@ -141,8 +167,12 @@ class Sessions:
             await session.close()
 
 
-async def watch(registry: kopf.OperatorRegistry, sessions: Sessions, after_start: Callable[[], None]) -> None:
+async def watch(
+    registry: Callable[[], Awaitable[kopf.OperatorRegistry]], sessions: Sessions, after_start: Callable[[], None]
+) -> None:
     """Run Kopf for ever, reading through ``sessions``; ``after_start`` is called each time it has started.
+
+    What is watched is asked of ``registry`` at each start: rights may have come or gone meanwhile.
 
     Its watchers raise on answers that a cluster gives in bad hours: an ERROR event, minutes of 403 or 5xx, a
     removed CRD. Then it is started anew, with a pause that doubles and one line in the log; the cache and the
@@ -153,7 +183,7 @@ async def watch(registry: kopf.OperatorRegistry, sessions: Sessions, after_start
         started = asyncio.get_running_loop().time()
         try:
             try:
-                await _run_kopf(registry, after_start)
+                await _run_kopf(await registry(), after_start)
             finally:
                 await sessions.close()
             log.warning("the watches ended")
@@ -172,7 +202,8 @@ async def _run_kopf(registry: kopf.OperatorRegistry, after_start: Callable[[], N
     """
     # At its end Kopf cancels every task that it is not told to leave alone, ours included.
     ours = asyncio.all_tasks()
-    roots = await kopf.spawn_tasks(registry=registry, settings=settings(), clusterwide=True, standalone=True)
+    # One namespace: probe pods are watched in ours alone. Nodes and profiles have none and are all watched.
+    roots = await kopf.spawn_tasks(registry=registry, settings=settings(), namespaces=[NAMESPACE], standalone=True)
     after_start()
     runner = asyncio.create_task(kopf.run_tasks(roots, ignored=ours), name="kopf")
     try:

@@ -222,8 +222,20 @@ def fleet_manifests(size: int, *, now: datetime) -> tuple[list[dict[str, Any]], 
     pairs = [(host, backend) for backend in VIRTUAL_BACKENDS for host in HOSTS]
     count = min(max(1, size // _VIRTUAL_SHARE), len(pairs))
     virtual = [virtual_node(host, backend, now=now) for host, backend in pairs[:count]]
-    agents = [agent_node(HOSTS[index % len(HOSTS)], index=index, now=now) for index in range(size - count)]
+    agents = [
+        agent_node(base_name(index), HOSTS[index % len(HOSTS)], index=index, now=now)
+        for index in range(size - count)
+    ]
     return agents, virtual
+
+
+def base_name(index: int) -> str:
+    """The base name of the agent with this number: a host's second agent has one of its own.
+
+    Two live agents of one base name would derive the same kubelet port.
+    """
+    host, turn = HOSTS[index % len(HOSTS)], index // len(HOSTS)
+    return f"{host}-{turn + 1}" if turn else host
 
 
 def _own_labels(metadata: Mapping[str, Any]) -> dict[str, str]:

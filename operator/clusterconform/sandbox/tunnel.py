@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 _CHUNK_BYTES: Final = 64 * 1024
@@ -25,6 +26,7 @@ class Tunnel:
         self._port = port
         self._loop = asyncio.new_event_loop()
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._open: dict[tuple[str, int], set[asyncio.StreamWriter]] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, name="tunnel", daemon=True)
         self._thread.start()
 
@@ -40,14 +42,19 @@ class Tunnel:
             OSError: it is taken, or no address of this machine.
         """
         if (address, port) not in self._servers:
-            server = self._run(asyncio.start_server(self._serve, address, port))
-            self._servers[address, port] = server
+            serve = partial(self._serve, self._open.setdefault((address, port), set()))
+            self._servers[address, port] = self._run(asyncio.start_server(serve, address, port))
 
     def shut(self, address: str, port: int) -> None:
         """Listen no more on an endpoint, as if its agent's tunnel had broken; open connections live on."""
         server = self._servers.pop((address, port), None)
         if server is not None:
             self._run(_close(server))
+
+    def cut(self, address: str, port: int) -> None:
+        """Shut an endpoint and drop its connections, as if its agent's machine had lost the network."""
+        self.shut(address, port)
+        self._run(_abort(self._open.get((address, port), set())))
 
     def close(self) -> None:
         """Shut all endpoints, drop the connections, and end the thread. May be called again."""
@@ -60,7 +67,16 @@ class Tunnel:
         self._thread.join()
         self._loop.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, held: set[asyncio.StreamWriter], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        held.add(writer)
+        try:
+            await self._forward(reader, writer)
+        finally:
+            held.discard(writer)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
         except OSError:  # nobody there: the caller sees a closed connection, as with a dead agent
@@ -73,6 +89,11 @@ class Tunnel:
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_OPEN_SECONDS)
+
+
+async def _abort(writers: set[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        writer.transport.abort()
 
 
 async def _close(server: asyncio.Server) -> None:

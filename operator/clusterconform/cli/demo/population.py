@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from clusterconform.cli.demo import death
 from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, RUNTIME_LABEL
-from clusterconform.sandbox.fleet import HOSTS, VIRTUAL_BACKENDS
+from clusterconform.sandbox.fleet import HOSTS, VIRTUAL_BACKENDS, base_name
 from clusterconform.sandbox.kwok import kept_alive
 from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node
 
@@ -76,7 +76,9 @@ def populate(size: int, *, now: datetime) -> Population:
     virtual = [virtual_node(host, backend, now=now) for host, backend in pairs[:count]]
     virtual[-1]["spec"]["taints"] = []
     hosts = islice(cycle(HOSTS), imitated - count)
-    agents = [kept_alive(agent_node(host, index=index, now=now)) for index, host in enumerate(hosts)]
+    agents = [
+        kept_alive(agent_node(base_name(index), host, index=index, now=now)) for index, host in enumerate(hosts)
+    ]
     for agent in agents[::_DRIFTED_SHARE]:
         del agent["metadata"]["labels"][RUNTIME_LABEL]
     model = agent_node(HOLLOW_HOST, now=now)["metadata"]

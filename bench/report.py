@@ -125,7 +125,7 @@ def shown(sheet: Sheet) -> Group:
     if sheet.has_goals:
         table.add_column("goal", justify="right", style="dim", no_wrap=True)
     for subject in sheet.subjects:
-        table.add_column(subject, justify="right", vertical="top")
+        table.add_column(subject, justify="right", vertical="top", overflow="fold")
     for row in sheet.rows:
         goal = [row.goal] if sheet.has_goals else []
         table.add_row(row.name, *goal, *(_shown_cell(row, figure) if figure else "" for figure in row.cells))

@@ -53,11 +53,11 @@ def measure(options: Options) -> list[Figure]:
             file.seek(begin)
             seen = requests_in(file.read())
     for (verb, kind), count in sorted(seen.items()):
-        series.add("clusterconform", f"{verb} {kind}", count)
+        series.add("ours", f"{verb} {kind}", count)
     writes = sum(count for (verb, kind), count in seen.items() if verb not in _READS and kind != "leases")
-    series.add("clusterconform", "writes but for the Lease", writes, at_most=0.0)
-    series.add("clusterconform", "requests per minute", 60 * seen.total() / options.rest_seconds)
-    series.add("clusterconform", "CPU share of a core", 100 * used / options.rest_seconds, unit="%")
+    series.add("ours", "writes but for the Lease", writes, at_most=0.0)
+    series.add("ours", "requests per minute", 60 * seen.total() / options.rest_seconds)
+    series.add("ours", "CPU share of a core", 100 * used / options.rest_seconds, unit="%")
     return series.figures()
 
 

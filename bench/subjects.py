@@ -59,8 +59,8 @@ def _kopf(file: str) -> Callable[[Path, int], list[str]]:
     return command
 
 
-OURS: Final = Subject(name="clusterconform", command=_own())
-WHOLE_STREAM: Final = Subject(name="with --whole-stream", command=_own("--whole-stream"))
+OURS: Final = Subject(name="ours", command=_own())
+WHOLE_STREAM: Final = Subject(name="ours, whole stream", command=_own("--whole-stream"))
 NAIVE: Final = Subject(name="naive Kopf", command=_kopf("naive_operator.py"), ours=False)
 TEXTBOOK: Final = Subject(name="textbook Kopf", command=_kopf("textbook_operator.py"), ours=False)
 

@@ -121,7 +121,7 @@ def sheets(figures: Iterable[Figure]) -> list[Sheet]:
 def shown(sheet: Sheet) -> Group:
     """A sheet for a terminal of 80 columns: the spread stands small under its median."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("", min_width=22, max_width=30)
+    table.add_column("", max_width=30)
     if sheet.has_goals:
         table.add_column("goal", justify="right", style="dim", no_wrap=True)
     for subject in sheet.subjects:

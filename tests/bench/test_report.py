@@ -77,6 +77,18 @@ def test_a_terminal_shows_every_cell_whole(width: int) -> None:
         assert word in text, text
 
 
+def test_four_subjects_fit_into_80_columns() -> None:
+    taken = Series("mass drift")
+    for subject in ("ours", "ours, whole stream", "naive Kopf", "textbook Kopf"):
+        for value in (12.345, 6789.0):
+            taken.add(subject, "CPU of all / bare client's CPU of all", value, at_most=20000)
+    (wide,) = sheets(taken.figures())
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(shown(wide))
+    assert capture.get().count("12…6,789") == 4
+
+
 def test_reports_are_shown_again_and_the_last_file_wins(tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     for file, value in ((old, 9.0), (new, 1.0)):

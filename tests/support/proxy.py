@@ -93,6 +93,8 @@ class Hold:
         """Let it go on."""
         self._released.set()
 
+    close = release
+
 
 @dataclass(slots=True, kw_only=True)
 class _Fault:

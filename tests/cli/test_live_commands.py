@@ -1,12 +1,14 @@
 """The commands that ask a cluster: what they do with one that is ill, forbidden or away, and what they write."""
 
 import base64
+import io
 import json
 import os
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +116,58 @@ def test_a_context_is_chosen_and_an_unknown_one_refused(server: StandIn) -> None
     assert run(server, "status").exit_code == 2
     assert run(server, "status", "--context", "other").exit_code == 0
     assert "no context 'o', but main, other" in sentence("status", server.kubeconfig, "--context", "o")
+
+
+def test_of_several_kubeconfigs_the_first_that_exists_is_read(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "nowhere", server.kubeconfig, tmp_path / "neither"]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+    assert CliRunner().invoke(main, ["status"]).exit_code == 0
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
+    done = CliRunner().invoke(main, ["status"])
+    assert (done.exit_code, done.stderr.count("nowhere")) == (2, 2)
+
+
+def test_in_a_pod_its_own_account_is_used(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
+    done = CliRunner().invoke(main, ["status"])
+    assert done.exit_code == 2
+    assert "serviceaccount" in done.stderr
+
+
+class ImmediateTimer:
+    """A second that is over at once."""
+
+    daemon = False
+
+    def __init__(self, _: float, action: Any) -> None:
+        self._action = action
+
+    def start(self) -> None:
+        self._action()
+
+    def cancel(self) -> None:
+        pass
+
+    join = cancel
+
+
+@pytest.mark.parametrize(("slow", "shown"), [(True, True), (False, False)])
+def test_progress_is_shown_on_a_terminal_once_something_takes_long(
+    slow: bool, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    if slow:
+        monkeypatch.setattr(threading, "Timer", ImmediateTimer)
+    with live.progress("reading nodes") as say:
+        say("500")
+    assert ("reading nodes" in screen.getvalue()) is shown
 
 
 def test_a_server_that_is_none_is_one_sentence(server: StandIn) -> None:

@@ -150,6 +150,9 @@ def profiles() -> list[Json]:
     k3s["status"]["conditions"] = [
         condition("Accepted", "True", "Accepted", "acts on its nodes"),
         condition("ReapingAllowed", "False", "MassStale", message),
+        condition("ProbeHealthy", "False", "RuntimeUnavailable", "1 of 5 runtimes do not run a pod"),
+        condition("AddressesPublished", "True", "EndpointPublished", "5 of 5 agents show their endpoint"),
+        condition("StreamingVerified", "Unknown", "NotTried", "2 of 5 agents were not tried yet"),
         condition("Ready", "False", "NodesNotConformant", "1 of 6 nodes do not conform: IdentityConflict"),
     ]
     k3s["status"]["nodeGC"] = {

@@ -203,12 +203,17 @@ class Live:
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
         if in_pod and self._kubeconfig is None and self._context is None:
             return kind.from_service_account()
-        config = kind.from_file(str(self._kubeconfig) if self._kubeconfig else None)
+        config = kind.from_file(str(self._kubeconfig or self._first_file() or "") or None)
         if self._context is not None:
             if self._context not in config.contexts:
                 raise LookupError(f"no context {self._context!r}, but {', '.join(sorted(config.contexts))}")
             config.set_current_context(self._context)
         return config
+
+    def _first_file(self) -> str | None:
+        """Of several files in KUBECONFIG the first that exists: the client reads one, and merges none."""
+        files = os.environ.get("KUBECONFIG", "").split(os.pathsep)
+        return next((file for file in files if file and Path(file).expanduser().is_file()), None)
 
     def _hide_secrets(self, doc: Any) -> None:
         """Write inline keys and certificates into a directory that only we can read, and that goes with us.

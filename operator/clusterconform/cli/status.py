@@ -113,6 +113,8 @@ def _lines(value: Mapping[str, Any]) -> list[tuple[str, str]]:
             )
             for index, held in enumerate(reaping["held"])
         ]
+    agents = value["agents"] or {}
+    rows += [(name, f"{seen['status']}: {seen['reason']}: {seen['message']}") for name, seen in agents.items()]
     rows.append(("last report", ago(value["lastReport"], now)))
     amiss = [profile for profile in value["profiles"] if profile["ready"] != "True"]
     rows += [(profile["name"], f"{profile['reason']}: {profile['message']}") for profile in amiss]

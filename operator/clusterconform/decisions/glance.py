@@ -14,6 +14,11 @@ from clusterconform.contract.writers import managed_fields
 Json = Mapping[str, Any]
 
 _COUNTS: Final = ("total", "conformant", "drifted", "conflicting", "contested", "notReady", "unidentified")
+_OF_AGENTS: Final = {
+    "probe": "ProbeHealthy",
+    "addresses": "AddressesPublished",
+    "streaming": "StreamingVerified",
+}
 # A clock that the API server's Date header gives has no fraction.
 _ROUNDING: Final = timedelta(seconds=2)
 
@@ -59,6 +64,7 @@ def glance(
         "now": format_time(now),
         "profiles": [_profile(profile) for profile in seen],
         "reaping": next((row for profile in seen if (row := _reaping(profile)) is not None), None),
+        "agents": next((row for profile in seen if (row := _agents(profile)) is not None), None),
         "leader": {
             "holder": leader.holder or None,
             "renewed": format_time(leader.renewed) if leader.renewed else None,
@@ -110,6 +116,23 @@ def _reaping(profile: ProfileObject) -> Json | None:
         "trustedSince": block.get("trustedSince"),
         "lastPass": block.get("lastPass"),
         "nextPass": block.get("nextPass"),
+    }
+
+
+def _agents(profile: ProfileObject) -> Json | None:
+    """What is told of all agents together: their probes, their addresses, the paths to their kubelets."""
+    conditions = {name: condition_of(profile.status, kind) for name, kind in _OF_AGENTS.items()}
+    if not any(conditions.values()):
+        return None
+    return {
+        name: {
+            "status": seen.get("status", "Unknown"),
+            "reason": seen.get("reason"),
+            "message": seen.get("message"),
+            "since": seen.get("lastTransitionTime"),
+        }
+        for name, seen in conditions.items()
+        if seen
     }
 
 

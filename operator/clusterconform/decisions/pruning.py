@@ -1,4 +1,7 @@
-"""What takes our marks off a node, for an uninstall: just those that our annotation lists, and our condition.
+"""What takes our marks off a node, for an uninstall: just those that our annotation lists, and what is ours alone.
+
+Ours alone are our condition and the recorded endpoint, by which the pinning policy would go on. A published
+address is left to the kubelet, which puts its own list back; it may be another publisher's by then.
 
 Nothing else of the node is touched, and nothing at all if it is not as it was seen: the patch tests the uid, the
 annotation and the list of taints. A mark of a kind that this version does not know stays, and the annotation with
@@ -10,11 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusterconform.contract.facts import NodeFacts, Taint, marks_listed
-from clusterconform.contract.names import CONFORMANT_CONDITION, K3S_EXTERNAL_IP_ANNOTATION, MARKS_ANNOTATION
+from clusterconform.contract.names import (
+    CONFORMANT_CONDITION,
+    ENDPOINT_ANNOTATION,
+    K3S_EXTERNAL_IP_ANNOTATION,
+    MARKS_ANNOTATION,
+)
 from clusterconform.contract.request import JSON_PATCH, Request
 from clusterconform.decisions.derivation import is_ours
 from clusterconform.decisions.requests import pointer, taint_value
 
+_ENDPOINT_MARK: Final = f"annotation:{ENDPOINT_ANNOTATION}"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 Json = Mapping[str, Any]
@@ -44,12 +53,12 @@ def prune(node: NodeFacts, manifest: Json) -> Pruning | None:
         node: What decisions read of it.
         manifest: The Node itself, since foreign labels and annotations of ours are not among the facts.
     """
-    listed = marks_listed(node)
+    listed = (*marks_listed(node), *([_ENDPOINT_MARK] if ENDPOINT_ANNOTATION in node.annotations else []))
     known = {mark: parts for mark in listed if (parts := _parts(mark)) is not None}
     unknown = tuple(mark for mark in listed if mark not in known)
     requests = []
     marks = [mark for mark, parts in known.items() if _carries(node, manifest, parts)]
-    if MARKS_ANNOTATION in node.annotations:
+    if {MARKS_ANNOTATION, ENDPOINT_ANNOTATION} & node.annotations.keys():
         requests.append(_patch(node, manifest, list(known.values()), unknown))
     if node.conformant is not None:
         marks.append("condition")
@@ -74,7 +83,8 @@ def _carries(node: NodeFacts, manifest: Json, parts: tuple[str, str]) -> bool:
 def _patch(node: NodeFacts, manifest: Json, known: Sequence[tuple[str, str]], unknown: tuple[str, ...]) -> Request:
     annotation = pointer("metadata", "annotations", MARKS_ANNOTATION)
     ops: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": node.uid}] if node.uid else []
-    ops.append({"op": "test", "path": annotation, "value": node.annotations[MARKS_ANNOTATION]})
+    seen = node.annotations.get(MARKS_ANNOTATION)
+    ops.append({"op": "test", "path": annotation, "value": seen})
     keys = {key for kind, key in known if kind == "taint"}
     left = tuple(taint for taint in node.taints or () if taint.key not in keys or not _is_ours(taint))
     if node.taints is not None and len(left) < len(node.taints):
@@ -88,7 +98,7 @@ def _patch(node: NodeFacts, manifest: Json, known: Sequence[tuple[str, str]], un
             )
     if unknown:
         ops.append({"op": "add", "path": annotation, "value": ",".join(unknown)})
-    else:
+    elif seen is not None:
         ops.append({"op": "remove", "path": annotation})
     return Request(method="PATCH", path=f"/api/v1/nodes/{node.name}", content_type=JSON_PATCH, body=ops)
 

@@ -9,7 +9,18 @@ import click
 import msgspec
 from rich.console import Console
 
-from bench import against_size, at_rest, cold_start, heartbeats, machine, mass_drift, one_drift, pure, reaping
+from bench import (
+    addresses,
+    against_size,
+    at_rest,
+    cold_start,
+    heartbeats,
+    machine,
+    mass_drift,
+    one_drift,
+    pure,
+    reaping,
+)
 from bench.options import Options
 from bench.report import Figure, sheets, shown
 
@@ -21,6 +32,7 @@ BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "one-drift": one_drift.measure,
     "heartbeats": heartbeats.measure,
     "mass-drift": mass_drift.measure,
+    "addresses": addresses.measure,
     "against-size": against_size.measure,
 }
 

@@ -5,26 +5,30 @@ wants, our condition, and our annotation as after an earlier repair, so that eac
 costs exactly one patch of the same size, whoever repairs it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import count, islice
 from typing import Any, Final
 
 import msgspec
 
 from bench.client import Call
 from clusterconform.contract.facts import NodeFacts, decode_node_list, read_node, view_node
-from clusterconform.contract.matrix import MATRIX
+from clusterconform.contract.matrix import AGENT_BACKEND, MATRIX
 from clusterconform.contract.memory import NodeMemory
 from clusterconform.contract.names import BACKEND_LABEL, MARKS_ANNOTATION, RUNTIME_LABEL
 from clusterconform.contract.plan import RUNTIME_MARK
 from clusterconform.contract.profile import manifest_of, read_profile
 from clusterconform.contract.request import JSON, Request
+from clusterconform.contract.settings import AddressReconcile
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import Catalogue
+from clusterconform.decisions.addresses import EXTERNAL_IP
+from clusterconform.decisions.derivation import home_slot, kubelet_port, loopback, routing_name
 from clusterconform.decisions.gate import accept
 from clusterconform.decisions.planning import decide
 from clusterconform.decisions.requests import condition_request, marks_request
-from clusterconform.sandbox.nodes import agent_node, virtual_node
+from clusterconform.sandbox.nodes import KUBELET_PORT, agent_node, virtual_node
 
 VIRTUAL_BACKENDS: Final = ("vk-podman", "vk-native", "vk-ollama")
 NODES: Final = "/api/v1/nodes"
@@ -36,17 +40,18 @@ def catalogue() -> Catalogue:
     return accept([read_profile(manifest_of(row)) for row in MATRIX.values()])
 
 
-def manifests(count: int, *, now: datetime) -> list[dict[str, Any]]:
-    """Describe ``count`` nodes that conform and say so."""
+def manifests(number: int, *, now: datetime) -> list[dict[str, Any]]:
+    """Describe ``number`` nodes that conform and say so, agents with their endpoint."""
     profiles, moment = catalogue(), Moment(wall=now, uptime=0.0)
-    return [_at_rest(_node(index, now), profiles, moment) for index in range(count)]
+    hosts = list(islice(bases(), (number + 1) // 2))
+    return [_at_rest(_node(index, hosts[index // 2], now), profiles, moment) for index in range(number)]
 
 
-def agents(count: int, *, now: datetime, dead_each: int, dead_since: datetime) -> list[NodeFacts]:
-    """Give ``count`` agents as decisions read them; each ``dead_each``-th is dead since ``dead_since``."""
+def agents(number: int, *, now: datetime, dead_each: int, dead_since: datetime) -> list[NodeFacts]:
+    """Give ``number`` agents as decisions read them; each ``dead_each``-th is dead since ``dead_since``."""
     profiles, moment = catalogue(), Moment(wall=now, uptime=0.0)
     nodes = []
-    for index in range(count):
+    for index in range(number):
         silent = dead_since if index % dead_each == 0 else None
         manifest = agent_node(f"host{index:05d}", index=index, now=now, silent_since=silent)
         manifest["metadata"]["uid"] = f"uid-{index}"
@@ -54,8 +59,36 @@ def agents(count: int, *, now: datetime, dead_each: int, dead_since: datetime) -
     return nodes
 
 
-def _node(index: int, now: datetime) -> dict[str, Any]:
-    host = f"host{index // 2:05d}"
+def bases() -> Iterator[str]:
+    """Base names of which no two derive the same port or the same address, so that each can be published."""
+    ports, slots = set[int](), set[int]()
+    for number in count():
+        base = f"host{number:05d}"
+        port, slot = _port(base), home_slot(base)
+        if port not in ports and slot not in slots:
+            ports.add(port)
+            slots.add(slot)
+            yield base
+
+
+def _port(base: str) -> int:
+    settings = AddressReconcile()
+    return kubelet_port(base, base=settings.port_base, slots=settings.port_slots)
+
+
+def endpoint_status(node: Mapping[str, Any], *, published: bool) -> dict[str, Any]:
+    """The part of an agent's status that says where its kubelet is, with or without its derived endpoint."""
+    base = routing_name(read_node(view_node(node)))
+    own = [seen for seen in node["status"]["addresses"] if seen["type"] != EXTERNAL_IP]
+    ours = [{"type": EXTERNAL_IP, "address": loopback(home_slot(base))}]
+    port = _port(base) if published else KUBELET_PORT
+    return {
+        "addresses": own + ours if published else own,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }
+
+
+def _node(index: int, host: str, now: datetime) -> dict[str, Any]:
     if index % 2 == 0:
         return agent_node(host, index=index // 2, now=now)
     return virtual_node(host, VIRTUAL_BACKENDS[index // 2 % len(VIRTUAL_BACKENDS)], now=now)
@@ -69,6 +102,8 @@ def _at_rest(manifest: dict[str, Any], profiles: Catalogue, moment: Moment) -> d
         raise ValueError(f"node {node.name} was to conform, but {decision.verdict.findings}")
     entry = condition_request(node, decision.plan.condition).body["status"]["conditions"][0]
     manifest["status"]["conditions"].append(entry)
+    if manifest["metadata"]["labels"][BACKEND_LABEL] == AGENT_BACKEND:
+        manifest["status"] |= endpoint_status(manifest, published=True)
     return manifest
 
 

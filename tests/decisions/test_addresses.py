@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import address, agent, at, bare, catalogue, facts, marks, virtual
+from builders import AGENT_SPEC, address, agent, at, bare, catalogue, facts, marks, profile_object, virtual
 from server import FakeServer
 
 from clusterconform.contract.memory import EMPTY
@@ -344,6 +344,16 @@ def test_a_backend_that_nobody_knows_is_left_alone_unless_something_says_agent()
     assert (made.plan.endpoint, reason_of(made)) == (None, Reason.UNKNOWN_BACKEND)
     evident = bare("fir-1", labels={"outpost.dhnt.io/backend": "k0s"}, provider_id="k3s://fir-1")
     assert look(evident).plan.endpoint is not None
+
+
+def test_B22_a_node_of_another_agent_profile_is_left_alone() -> None:
+    other = profile_object("k0s", AGENT_SPEC, creationTimestamp="2026-07-05T00:00:00Z")
+    raw = agent(labels={"outpost.dhnt.io/backend": "k0s"})
+    profiles = catalogue(other)
+    agents = Agents(profiles)
+    agents.observe(facts(raw))
+    made = decide(facts(raw), profiles, EMPTY, at(0), agents.around(facts(raw), at(0).wall))
+    assert (made.plan.endpoint, reason_of(made)) == (None, Reason.PROFILE_NOT_ACCEPTED)
 
 
 def test_without_an_enforcing_agent_profile_nothing_is_published() -> None:

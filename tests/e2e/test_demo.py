@@ -56,11 +56,11 @@ def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.timeout(600)
-def test_four_acts_come_to_their_end_and_nothing_is_left(builder: Builder, temporary: Path) -> None:
+def test_five_acts_come_to_their_end_and_nothing_is_left(builder: Builder, temporary: Path) -> None:
     with demo(temporary, "--once", "--nodes", "12") as process:
         said, _ = process.communicate(timeout=540)
     assert process.returncode == 0, said
-    assert re.findall(r"^(\d)\. .+: \S+", said, re.MULTILINE) == ["1", "2", "3", "4"]
+    assert re.findall(r"^(\d)\. .+: \S+", said, re.MULTILINE) == ["1", "2", "3", "4", "5"]
     repaired = re.findall(r"repaired (\d+) ms after the API server accepted the drift", said)
     assert len(repaired) == 3
     assert f"All 3 acts were healed, after {', '.join(repaired)} ms." in said
@@ -78,6 +78,9 @@ def test_four_acts_come_to_their_end_and_nothing_is_left(builder: Builder, tempo
     assert f"{death.TWIN}, of the same host and as dead, is kept: undetermined (NotAnAgent)" in said
     assert re.search(r"the outage is refused: ReapingAllowed is False \(MassStale\): \d+/\d+ agents", said)
     assert "5 of 5 silent agents are still there" in said
+    reached = re.findall(r"(refused: no preferred addresses found|it says: this agent is imitated)", said)
+    assert reached[:2] == ["refused: no preferred addresses found", "it says: this agent is imitated"]
+    assert len(re.findall(r"refused: ", said)) >= 2  # the agent's at first, the virtual node's at last
     assert (left_of(temporary), list(temporary.iterdir())) == ([], [])
 
 

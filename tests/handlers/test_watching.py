@@ -401,3 +401,19 @@ async def test_kopf_writes_nothing_to_a_server_that_is_not_ours(
     for method in ("patch", "post", "put", "delete"):
         assert list(kmock[method]) == []
     assert len(list(kmock["get"])) >= 4
+
+
+async def test_an_error_of_a_callback_is_heard_but_for_kopfs_empty_one(caplog: pytest.LogCaptureFixture) -> None:
+    def request_cancel_callback() -> None:
+        raise AssertionError
+
+    def another() -> None:
+        raise AssertionError("ours")
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(watching._heard)
+    loop.call_soon(request_cancel_callback)
+    loop.call_soon(another)
+    await asyncio.sleep(0.01)
+    (record,) = [record for record in caplog.records if record.name == "asyncio"]
+    assert "another" in record.getMessage()

@@ -125,7 +125,8 @@ def operator(kubeconfig: Path, *flags: str, ready: bool = True) -> Iterator[Oper
         code = process.stop()
     assert code == 0, process.rubbish
     assert not process.rubbish
-    assert not [line for line in process.lines if "exception" in line]
+    bad = [line for line in process.lines if "exception" in line]
+    assert not bad, bad
 
 
 class World:

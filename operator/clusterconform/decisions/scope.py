@@ -3,7 +3,8 @@
 Virtual means the runtime label, the claim of a virtual backend, OR any virtual evidence: a stock virtual-kubelet
 without our labels is never probed and never addressed. What is neither claimed nor virtual counts as an agent
 where the profile includes it (contract §1.4: these two reconcilers include the unknown, reaping excludes it). A
-claim of a backend that nobody knows is left alone, unless label or evidence say that it is an agent.
+claim of a backend that nobody knows is left alone, unless label or evidence say that it is an agent; a claim of
+another agent profile, which is not accepted, always is.
 """
 
 from clusterconform.contract.facts import NodeFacts
@@ -32,12 +33,18 @@ def excluded(
         return Finding(Reason.VIRTUAL_NODE, "a virtual node has no kubelet of its own")
     if agent is None:
         return Finding(Reason.NOT_AN_AGENT, "no profile of class agent is accepted")
-    if identity.kind is IdentityKind.MANAGED and identity.profile == agent:
-        return None
+    if identity.kind is IdentityKind.MANAGED and identity.profile is not None:
+        if identity.profile == agent:
+            return None
+        return Finding(Reason.PROFILE_NOT_ACCEPTED, f"RuntimeProfile {identity.profile.backend} is not accepted")
+    return _unmanaged(node, identity, agent, include=include_unidentified)
+
+
+def _unmanaged(node: NodeFacts, identity: Identity, agent: RuntimeProfile, *, include: bool) -> Finding | None:
     unknown = identity.kind is IdentityKind.UNKNOWN_BACKEND
     if unknown and node.labels.get(RUNTIME_LABEL) != NodeClass.AGENT and not identity.evidence & AGENT_EVIDENCE:
         return Finding(Reason.UNKNOWN_BACKEND, "claims a backend that no RuntimeProfile is named after")
-    if include_unidentified:
+    if include:
         return None
     return Finding(Reason.UNIDENTIFIED, f"not known as a node of {agent.backend}, and such are not included")
 

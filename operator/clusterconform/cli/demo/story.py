@@ -17,6 +17,7 @@ from clusterconform.cli.demo.death import Death
 from clusterconform.cli.demo.kubectl import Kubectl
 from clusterconform.cli.demo.population import STOCK_BACKEND, STOCK_NODE, Population, populate
 from clusterconform.cli.demo.profiles import Observer, Row
+from clusterconform.cli.demo.reach import Reach
 from clusterconform.cli.demo.screen import Screen
 from clusterconform.cli.demo.world import ACCOUNT, Operator, install, locate, start_operator
 from clusterconform.contract.names import BACKEND_LABEL, HOST_LABEL, PROVIDER_TAINT_KEY, RUNTIME_LABEL
@@ -160,7 +161,9 @@ class Demo:
             self._screen.heading(failure)
         agents = [node["metadata"]["name"] for node in self._population.agents]
         last = Death(self._screen, self._plane, self._fleet, self._operator, self._kubectl)
-        return failure or last.play(len(played) + 1, agents).failure
+        failure = failure or last.play(len(played) + 1, agents).failure
+        reach = Reach(self._screen, self._plane, self._fleet, self._operator, self._kubectl)
+        return failure or reach.play(len(played) + 2, virtual[0]).failure
 
     def stay(self) -> None:
         """Tell what can be tried, and follow the operator's log until a signal ends it."""

@@ -48,10 +48,12 @@ golden: $(READY) ## Write down what commands print now: golden outputs, and the 
 bench: $(READY) ## Measure, side by side with a bare client
 	@$(BIN)/python -m bench
 
-lock: $(READY) ## Resolve the dependencies anew into requirements.lock
+lock: $(READY) ## Resolve the dependencies anew into requirements.lock, and those of the image
 	@$(BIN)/python -m pip install --quiet "uv>=0.9,<0.14"
 	@$(BIN)/uv pip compile pyproject.toml --group test --group lint --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-header --upgrade --quiet -o requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-annotate --quiet -c requirements.lock -o requirements-run.lock
 
 clean: ## Remove the environment
 	rm -rf .venv

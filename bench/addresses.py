@@ -165,7 +165,9 @@ def _rest(series: Series, staged: Scene, mode: str) -> None:
     admin = staged.plane.admin
     admin.patch("/apis/outpost.dhnt.io/v1alpha1/runtimeprofiles/k3s", _mode(mode))
     if mode == "Pinned":
-        for document in yaml.safe_load_all((ROOT / "deploy" / "pinning.yaml").read_text()):
+        for document in yaml.safe_load_all(
+            (ROOT / "deploy" / "overlays" / "pinned-addresses" / "pinning.yaml").read_text()
+        ):
             plural = "policies" if document["kind"].endswith("Policy") else "policybindings"
             admin.create(f"/apis/admissionregistration.k8s.io/v1/mutatingadmission{plural}", document)
     kubelet = Fleet(staged.plane).start_hollow_kubelet(

@@ -96,7 +96,7 @@ class Scene:
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for path, file in (
             (crds, "crds/runtimeprofiles.yaml"),
-            ("/api/v1/namespaces", "deploy/namespace.yaml"),
+            ("/api/v1/namespaces", "deploy/base/namespace.yaml"),
             (profiles, "crds/profiles.yaml"),
         ):
             if path == profiles:

@@ -15,7 +15,7 @@ from clusterconform.contract.profile import NodeClass
 Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final[list[Json]] = list(yaml.safe_load_all((ROOT / "deploy" / "admission.yaml").read_text()))
+DOCUMENTS: Final[list[Json]] = list(yaml.safe_load_all((ROOT / "deploy" / "base" / "admission.yaml").read_text()))
 POLICIES: Final = [one for one in DOCUMENTS if one["kind"] == "ValidatingAdmissionPolicy"]
 RULES: Final = [(policy, rule) for policy in POLICIES for rule in policy["spec"]["validations"]]
 TABLES: Final[Json] = yaml.safe_load((ROOT / "tests" / "data" / "fence" / "requests.yaml").read_text())
@@ -117,7 +117,7 @@ def test_no_request_is_refused_for_what_no_rule_says() -> None:
 def test_our_account_cannot_open_it() -> None:
     rules = [
         rule
-        for document in yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text())
+        for document in yaml.safe_load_all((ROOT / "deploy" / "base" / "rbac.yaml").read_text())
         for rule in document.get("rules", ())
     ]
     # It may look whether the policy that pins endpoints is there, and no more.

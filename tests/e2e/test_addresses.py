@@ -71,7 +71,7 @@ def mode(world: World, running: OperatorProcess) -> Iterator[Callable[[str], Non
 @pytest.fixture
 def pinning(kubectl: Kubectl, world: World) -> Iterator[Kubectl]:
     """The shipped policy, in force for one test; gives kubectl."""
-    done = kubectl("apply", "-f", str(ROOT / "deploy" / "pinning.yaml"))
+    done = kubectl("apply", "-f", str(ROOT / "deploy" / "overlays" / "pinned-addresses" / "pinning.yaml"))
     assert done.returncode == 0, done.stderr
     yield kubectl
     for path in (BINDING, POLICY):

@@ -1,7 +1,7 @@
 """What the API server refuses to our own ServiceAccount, whatever our code and its RBAC say.
 
 A deliberately wrong client holds the account's token, and for these tests everything that RBAC can give on
-nodes. The fence is deploy/admission.yaml as it is shipped, the requests are tests/data/fence/requests.yaml;
+nodes. The fence is deploy/base/admission.yaml as it is shipped, the requests are tests/data/fence/requests.yaml;
 docs/fence.md tells what is measured here.
 """
 
@@ -164,7 +164,7 @@ def part_of_the_fence(document: Json) -> str:
 
 
 def documents(name: str) -> list[Json]:
-    return list(yaml.safe_load_all((ROOT / "deploy" / name).read_text()))
+    return list(yaml.safe_load_all((ROOT / "deploy" / "base" / name).read_text()))
 
 
 RIGHTS: Final = "everything-on-nodes"

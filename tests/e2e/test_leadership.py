@@ -48,7 +48,7 @@ async def standing_by(plane: ControlPlane) -> AsyncIterator[Elector]:
 def own(builder: Builder) -> Iterator[ControlPlane]:
     """A control plane of these tests' own, with our namespace: its API server is killed here."""
     with ControlPlane(builder) as plane:
-        manifest = yaml.safe_load((ROOT / "deploy" / "namespace.yaml").read_text())
+        manifest = yaml.safe_load((ROOT / "deploy" / "base" / "namespace.yaml").read_text())
         plane.admin.create("/api/v1/namespaces", manifest)
         yield plane
 

@@ -13,7 +13,7 @@ from clusterconform.sandbox.nodes import virtual_node
 
 NOW = datetime.now(UTC)  # noqa: TID251 - the programs live in real time
 CRD = yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text())
-NAMESPACE = yaml.safe_load((ROOT / "deploy" / "namespace.yaml").read_text())
+NAMESPACE = yaml.safe_load((ROOT / "deploy" / "base" / "namespace.yaml").read_text())
 
 
 def _refused(plane: ControlPlane) -> tuple[int, str]:
@@ -113,7 +113,7 @@ def test_a_missing_right_is_named_and_the_other_work_goes_on_b91(
     bare: ControlPlane,
 ) -> None:
     world = install(bare)
-    rbac = [item for item in yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()) if item]
+    rbac = [item for item in yaml.safe_load_all((ROOT / "deploy" / "base" / "rbac.yaml").read_text()) if item]
     for item in rbac:
         if item["kind"] == "ClusterRole":
             for rule in item["rules"]:

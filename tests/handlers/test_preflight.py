@@ -54,8 +54,8 @@ async def test_a_missing_namespace_is_named_with_the_command_that_creates_it() -
     api = complete()
     api.remove(NAMESPACES, NAMESPACE)
     said = await checked(api)
-    assert said == f"namespace {NAMESPACE} is missing; create it with: kubectl apply -f deploy/namespace.yaml"
-    assert (Path(__file__).parents[2] / "deploy" / "namespace.yaml").exists()
+    assert said == f"namespace {NAMESPACE} is missing; create it with: kubectl apply -f deploy/base/namespace.yaml"
+    assert (Path(__file__).parents[2] / "deploy" / "base" / "namespace.yaml").exists()
 
 
 @in_virtual_time

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from clusterconform.sandbox.parts import ALL_PARTS, ETCD, KUBE_APISERVER, MODULES, Part
+from clusterconform.sandbox.parts import ALL_PARTS, CHECKING_TOOLS, ETCD, KUBE_APISERVER, MODULES, Part
 
-EACH_PART = pytest.mark.parametrize("part", ALL_PARTS, ids=lambda part: part.name)
+EVERYTHING = (*ALL_PARTS, *CHECKING_TOOLS)
+EACH_PART = pytest.mark.parametrize("part", EVERYTHING, ids=lambda part: part.name)
 
 
 def go_mod(part: Part) -> str:
@@ -34,7 +35,7 @@ def test_a_parts_source_has_a_checksum(part: Part) -> None:
 
 
 def test_every_module_belongs_to_a_part() -> None:
-    assert {folder.name for folder in MODULES.iterdir()} == {part.module for part in ALL_PARTS}
+    assert {folder.name for folder in MODULES.iterdir()} == {part.module for part in EVERYTHING}
 
 
 def test_every_staging_module_is_replaced_by_its_release() -> None:
@@ -47,7 +48,7 @@ def test_every_staging_module_is_replaced_by_its_release() -> None:
 
 
 def test_names_are_unique_and_storage_comes_first() -> None:
-    assert len({part.name for part in ALL_PARTS}) == len(ALL_PARTS)
+    assert len({part.name for part in EVERYTHING}) == len(EVERYTHING)
     assert ALL_PARTS[:2] == (ETCD, KUBE_APISERVER)
 
 

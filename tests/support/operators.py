@@ -226,7 +226,9 @@ class World:
 def install(plane: ControlPlane) -> World:
     """Namespace and CRD on a control plane of a test's own."""
     world = World(plane)
-    plane.admin.create("/api/v1/namespaces", yaml.safe_load((ROOT / "deploy" / "namespace.yaml").read_text()))
+    plane.admin.create(
+        "/api/v1/namespaces", yaml.safe_load((ROOT / "deploy" / "base" / "namespace.yaml").read_text())
+    )
     plane.vacate()
     plane.admin.create(CRDS, yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text()))
     world.until(lambda: plane.admin.answers(PROFILES), "the CRD is served")

@@ -12,11 +12,11 @@ from clusterconform.cli.reading import documents_in
 
 _PARTS: Final = {
     "crd": "crds/runtimeprofiles.yaml",
-    "namespace": "deploy/namespace.yaml",
-    "rbac": "deploy/rbac.yaml",
-    "admission": "deploy/admission.yaml",
-    "deployment": "deploy/deployment.yaml",
-    "pinning": "deploy/pinning.yaml",
+    "namespace": "deploy/base/namespace.yaml",
+    "rbac": "deploy/base/rbac.yaml",
+    "admission": "deploy/base/admission.yaml",
+    "deployment": "deploy/base/deployment.yaml",
+    "pinning": "deploy/overlays/pinned-addresses/pinning.yaml",
     "profiles": "crds/profiles.yaml",
 }
 # Applying the profiles overwrites what people have edited, and the operator seeds them by itself, once; the

@@ -65,7 +65,7 @@ APPROVE_ANNOTATION: Final = f"{GROUP}/approve-reap"
 CONFORMANT_CONDITION: Final = "RuntimeConformant"
 FIELD_MANAGER: Final = "clusterconform"
 
-# The admission policy of deploy/admission.yaml without which nothing is deleted.
+# The admission policy of deploy/base/admission.yaml without which nothing is deleted.
 FENCE_POLICY: Final = "clusterconform-fence-delete"
 
 NAMESPACE: Final = "clusterconform-system"

@@ -59,7 +59,7 @@ async def check(cluster: Cluster) -> None:
     try:
         await answered(cluster, f"/api/v1/namespaces/{NAMESPACE}", tell)
     except NotFoundError as error:
-        message = f"namespace {NAMESPACE} is missing; create it with: kubectl apply -f deploy/namespace.yaml"
+        message = f"namespace {NAMESPACE} is missing; create it with: kubectl apply -f deploy/base/namespace.yaml"
         raise NotReadyError(message) from error
     except ApiError as error:
         raise NotReadyError(f"namespace {NAMESPACE} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Which programs a sandbox consists of, at which version, and how each one is built.
+"""Which programs a sandbox consists of, at which version, and how each one is built; and two that only tests need.
 
 Versions are pinned twice on purpose: here, where people read them, and in ``modules/*/go.mod`` with
 checksums, where Go obeys them. A test holds the two together.
@@ -121,6 +121,29 @@ VIRTUAL_KUBELET: Final = Part(
     linker_variables=(("main.buildVersion", "v1.14.1"),),
 )
 KUBE_SCHEDULER: Final = _kubernetes("kube-scheduler", "pods of DaemonSets", 15)
+HELM: Final = Part(
+    name="helm",
+    version="v4.3.2",
+    source="helm.sh/helm/v4",
+    package="helm.sh/helm/v4/cmd/helm",
+    module="helm",
+    purpose="renders the chart for the tests",
+    build_seconds=180,
+    version_arguments=("version",),
+    version_text='Version:"v4.3.2"',
+    linker_variables=(("helm.sh/helm/v4/internal/version.version", "v4.3.2"),),
+)
+PROMTOOL: Final = Part(
+    name="promtool",
+    version="v0.316.0",  # as a Go module; the release calls itself 3.16.0
+    source="github.com/prometheus/prometheus",
+    package="github.com/prometheus/prometheus/cmd/promtool",
+    module="prometheus",
+    purpose="checks the alert rules and the dashboard for the tests",
+    build_seconds=180,
+    version_text="promtool, version 3.16.0 ",
+    linker_variables=(("github.com/prometheus/common/version.Version", "3.16.0"),),
+)
 
 # In the order in which a sandbox wants them: what the API needs first, what only decorates it last.
 ALL_PARTS: Final = (
@@ -132,3 +155,6 @@ ALL_PARTS: Final = (
     VIRTUAL_KUBELET,
     KUBE_SCHEDULER,
 )
+
+# What the shipped files are checked with; no sandbox runs them.
+CHECKING_TOOLS: Final = (HELM, PROMTOOL)

@@ -9,10 +9,10 @@ from clusterconform.cli.reading import documents_in
 from clusterconform.sandbox.admin import Admin
 
 CRD: Final = "crds/runtimeprofiles.yaml"
-NAMESPACE: Final = "deploy/namespace.yaml"
-RBAC: Final = "deploy/rbac.yaml"
-FENCE: Final = "deploy/admission.yaml"
-PINNING: Final = "deploy/pinning.yaml"
+NAMESPACE: Final = "deploy/base/namespace.yaml"
+RBAC: Final = "deploy/base/rbac.yaml"
+FENCE: Final = "deploy/base/admission.yaml"
+PINNING: Final = "deploy/overlays/pinned-addresses/pinning.yaml"
 
 # A checkout has them at its root; an installed package beside the other data of its environment.
 _CHECKOUT: Final = Path(__file__).parents[4]

@@ -190,9 +190,8 @@ def paused(scene: Scene, matches: Matches, when: When) -> Iterator[tuple[Operato
             hold(exchange)
 
         scene.first.at(matches, pause, when=when)
-        first.await_ready()
+        hold.wait()
         with scene.running(scene.second, HASTY) as second, closing(hold):
-            hold.wait()
             term, before = scene.data().get(TERM_KEY), len(by(scene.swaps(), "second"))
             told = lambda: scene.data().get(TERM_KEY) != term and len(by(scene.swaps(), "second")) > before  # noqa: E731
             scene.world.until(told, "the second has written its term", seconds=60)

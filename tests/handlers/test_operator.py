@@ -22,7 +22,7 @@ from clusterconform.contract.settings import Bound
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.connection import Connection
-from clusterconform.effects.elector import Elector, new_identity
+from clusterconform.effects.elector import Elector, LeadershipLostError, new_identity
 from clusterconform.effects.metrics import Metrics
 from clusterconform.handlers import resync
 from clusterconform.handlers.operator import Settings, _Operator, operate
@@ -234,6 +234,36 @@ async def test_a_cancelled_operator_passes_the_cancellation_on(
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
+
+
+@pytest.mark.parametrize("asked", ["never", "before", "while it ends"])
+async def test_who_is_asked_to_end_while_leadership_is_lost_ends_and_does_not_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A process that was paused hears both at once; begun anew it would not know that it was asked."""
+    stops: list[asyncio.Event] = []
+
+    async def lose(_: _Operator, stop: asyncio.Event) -> None:
+        stops.append(stop)
+        if asked == "before":
+            stop.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(5)
+        raise LeadershipLostError("paused")
+
+    async def release(_: Elector) -> None:
+        if asked == "while it ends":
+            stops[0].set()
+            await asyncio.sleep(0.01)
+        released.append(True)
+
+    released: list[bool] = []
+    monkeypatch.setattr(_Operator, "run", lose)
+    monkeypatch.setattr(Elector, "release", release)
+    settings = Settings(kubeconfig=kubeconfig(tmp_path / "config", "http://127.0.0.1:1"), port=0)
+    with pytest.raises(LeadershipLostError) if asked == "never" else contextlib.nullcontext():
+        await operate(settings)
+    assert released == [True]
 
 
 async def test_a_taken_port_is_an_os_error(tmp_path: Path) -> None:

@@ -94,14 +94,14 @@ async def operate(settings: Settings) -> None:
     parts = _Operator(
         settings, connection=connection, cluster=cluster, clock=clock, metrics=metrics, elector=elector
     )
-    async with _until(stop):
-        try:
+    try:
+        async with _closed_at_the_end(cluster, elector, election), _until(stop):
             await parts.run(stop)
-        finally:
-            await cluster.close()
-            # After all work has stopped: the next one leads at once.
-            await elector.release()
-            await election.close()
+    except LeadershipLostError:
+        # Who is asked to end while leadership is being lost ends: a process begun anew would not know of it.
+        if not stop.is_set():
+            raise
+        log.info("stopped")
 
 
 class _Operator:
@@ -284,6 +284,18 @@ async def _served(app: web.Application, settings: Settings) -> AsyncIterator[int
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _closed_at_the_end(cluster: Cluster, elector: Elector, election: Cluster) -> AsyncIterator[None]:
+    """End in order; outside of ``_until``, so that a late signal does not end the ending."""
+    try:
+        yield
+    finally:
+        await cluster.close()
+        # After all work has stopped: the next one leads at once.
+        await elector.release()
+        await election.close()
 
 
 @contextlib.asynccontextmanager

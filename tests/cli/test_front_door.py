@@ -132,7 +132,7 @@ def test_help_waits_for_no_library_that_it_does_not_need(command: str) -> None:
 def test_colours_are_for_terminals_and_not_under_no_color(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
-    command = [BIN / "clusterconform", "check", file, "-o", "table"]
+    command: list[str | Path] = [BIN / "clusterconform", "check", file, "-o", "table"]
     place = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
     place |= {"TERM": "xterm-256color", "COLUMNS": "300"}
     assert "\x1b[31m" in on_a_terminal(command, place)

@@ -1,6 +1,7 @@
 """``clusterconform check``: what it says of good and bad files, in which form, and with which exit code."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from builders import AGENT_SPEC, TAINT, VIRTUAL_SPEC, Json, agent, bare, manifest, virtual
 from click.testing import CliRunner, Result
+from terminal import on_a_terminal
 
 from clusterconform.cli import reading
 from clusterconform.cli.main import main
@@ -216,6 +218,11 @@ def test_one_unusable_file_does_not_hide_what_others_hold(tmp_path: Path) -> Non
         f"{tmp_path}/a.yaml:1",
         f"{tmp_path}/nowhere",
     ]
+
+
+def test_on_a_terminal_it_does_not_wait_for_what_nobody_types() -> None:
+    said = on_a_terminal([PROGRAM, "check"], os.environ)
+    assert "Name files, pipe something in, or say --cluster." in said
 
 
 def test_a_directory_without_a_manifest_is_a_mistake(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from terminal import on_a_terminal
 
 from clusterconform.cli.main import main
 
@@ -131,23 +132,11 @@ def test_help_waits_for_no_library_that_it_does_not_need(command: str) -> None:
 def test_colours_are_for_terminals_and_not_under_no_color(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
-    command = f"{BIN}/clusterconform check {file} -o table"
-
-    def on_a_terminal(**changes: str) -> str:
-        place = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
-        done = subprocess.run(
-            ["script", "-qec", command, "/dev/null"],
-            env={**place, "TERM": "xterm-256color", "COLUMNS": "300", **changes},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout
-
-    assert "\x1b[31m" in on_a_terminal()
-    assert "\x1b[31m" not in on_a_terminal(NO_COLOR="1")
+    command: list[str | Path] = [BIN / "clusterconform", "check", file, "-o", "table"]
+    place = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
+    place |= {"TERM": "xterm-256color", "COLUMNS": "300"}
+    assert "\x1b[31m" in on_a_terminal(command, place)
+    assert "\x1b[31m" not in on_a_terminal(command, {**place, "NO_COLOR": "1"})
 
 
 # --- manifests ------------------------------------------------------------------------------------------------

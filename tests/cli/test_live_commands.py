@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from builders import agent, at, marks, virtual
 from click.testing import CliRunner, Result
 from golden_fleet import LEDGER, NODES, PROFILES, REVIEWS, lease, populate
 from stand_in import StandIn, kubeconfig, stand_in
+from urllib3.exceptions import InsecureRequestWarning
 
 from clusterconform.cli import live
 from clusterconform.cli.formats import length
@@ -116,6 +118,17 @@ def test_a_context_is_chosen_and_an_unknown_one_refused(server: StandIn) -> None
     assert run(server, "status").exit_code == 2
     assert run(server, "status", "--context", "other").exit_code == 0
     assert "no context 'o', but main, other" in sentence("status", server.kubeconfig, "--context", "o")
+
+
+def test_a_certificate_that_is_not_verified_on_purpose_is_not_complained_of(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doc = yaml.safe_load(server.kubeconfig.read_text())
+    doc["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    server.kubeconfig.write_text(yaml.safe_dump(doc))
+    with live.Live(server.kubeconfig) as cluster:
+        cluster.get("/version")
+        warnings.warn("unverified", InsecureRequestWarning, stacklevel=1)  # an error in any other place
 
 
 def test_of_several_kubeconfigs_the_first_that_exists_is_read(

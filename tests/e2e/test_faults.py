@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from reaping_stage import Stage, now
 from clusterconform.cli.demo.shipped import apply_file
 from clusterconform.cli.main import main
 from clusterconform.contract.times import format_time
-from clusterconform.sandbox.admin import RequestRefused
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
@@ -31,7 +29,6 @@ from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node
 from clusterconform.sandbox.tunnel import Tunnel
 
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/clusterconform"
-PODS = "/api/v1/namespaces/clusterconform-system/pods"
 BROKEN = agent_name("rowan", 0)
 LIVING = ("medlar", "quince", "sorb")  # hosts of no other fleet of this machine, whose endpoints they would take
 SAME_PORT = ("worker-17", "worker-408")  # contract V5
@@ -74,20 +71,12 @@ class Scene:
             seconds=seconds,
         )
 
-    def probe_pod(self, node: str) -> None:
-        """A probe pod on a node, as the operator's DaemonSet would put one there."""
-        metadata = {"name": f"probe-{node}", "labels": {"app.kubernetes.io/name": "dks-runtime-probe"}}
-        spec = {"nodeName": node, "containers": [{"name": "probe", "image": "none"}]}
-        with suppress(RequestRefused):  # the DaemonSet's own is as good
-            self.stage.plane.admin.create(
-                PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            )
-
 
 @pytest.fixture(scope="module")
 def scene(builder: Builder) -> Iterator[Scene]:
     with ControlPlane(builder, audit=True) as plane:
         plane.start_controller_manager(NodeLifecycle(monitor_period=1, monitor_grace_period=20))
+        plane.start_scheduler()  # for the probe, a DaemonSet of the operator's
         world = install(plane)
         for name in ("rbac.yaml", "admission.yaml"):
             apply_file(plane.admin, ROOT / "deploy" / name)
@@ -161,7 +150,6 @@ def test_3_a_dead_tunnel(scene: Scene) -> None:
         return str(seen and seen["reason"])
 
     with tunnelled(scene) as (name, tunnel):
-        scene.probe_pod(name)
         scene.world.until(lambda: path(name) == "StreamingVerified", "the way is proven", seconds=60)
         proven = {row["name"]: row["verified"] for row in scene.value("explain", name)["capabilities"]}
         assert proven["kubelet-log-stream"] is True
@@ -245,32 +233,42 @@ def test_9_a_broken_sandbox(scene: Scene) -> None:
     scene.world.admin.patch(f"{PROFILES}/k3s", {"spec": {"runtimeProbe": {"grace": "1s"}}})
     scene.stage.fleet.create_nodes([kept_alive(agent_node("rowan", now=now()))])
     scene.stage.fleet.await_ready([BROKEN])
-    scene.probe_pod(BROKEN)
     scene.finds("runtimes", f"the container runtime of {BROKEN} does not run a pod", seconds=60)
     row = scene.value("explain", BROKEN)
     assert row["probe"]["verdict"] == "unavailable"
     assert {seen["name"]: seen["verified"] for seen in row["capabilities"]}["pod-lifecycle"] is False
 
 
-def test_explain_tells_what_the_operator_then_does(scene: Scene, tmp_path: Path) -> None:
-    """On the whole fleet: what it would write is nothing where nothing is written, and else what is written."""
+def test_explain_tells_what_the_operator_then_does(scene: Scene) -> None:
+    """Asked while the operator stands still, so that there is something left to be done."""
     world = scene.world
     name = world.create("plum-vk-ollama", labels={"outpost.dhnt.io/backend": "vk-ollama"})["metadata"]["name"]
     world.until_condition(name, "True", "Conforms")
     rows = {row["node"]: row for row in scene.value("explain", "--all")}
-    assert rows[name]["wouldWrite"] == []
-    assert rows[name]["conformant"] is True
+    assert (rows[name]["wouldWrite"], rows[name]["conformant"]) == ([], True)
+    before = len(world.writes_to(name))
     scene.process.kill(signal.SIGSTOP)
     try:
         world.label(name, runtime="agent")
         row = scene.value("explain", name)
-        assert row["wouldWrite"] == ["marks: outpost.dhnt.io/runtime is agent, not virtual"]
-        before = len(world.writes_to(name))
-        # While it stands still, it is the tenth fault: a paused leader.
-        world.until(lambda: "does not answer" in scene.said("status"), "status misses the leader", seconds=40)
+    finally:
+        scene.process.kill(signal.SIGCONT)
+    assert row["wouldWrite"] == ["marks: outpost.dhnt.io/runtime is agent, not virtual"]
+    world.until(lambda: world.labels(name)["runtime"] == "virtual", "what was told is done", seconds=60)
+    writes = [entry["objectRef"].get("subresource") for entry in world.writes_to(name)[before:]]
+    assert writes == [None]
+
+
+def test_10_a_paused_leader(scene: Scene) -> None:
+    """The last one: after it another term begins."""
+    scene.process.kill(signal.SIGSTOP)
+    try:
+        scene.world.until(
+            lambda: "does not answer: its Lease was renewed" in scene.said("status"),
+            "status misses it",
+            seconds=40,
+        )
         scene.finds("leader", "has not renewed its Lease for ")
     finally:
         scene.process.kill(signal.SIGCONT)
-    world.until(lambda: world.labels(name)["runtime"] == "virtual", "what was told is done", seconds=60)
-    assert len(world.writes_to(name)) > before
-    world.until(lambda: scene.troubles("leader") == [], "a leader is there again", seconds=60)
+    scene.world.until(lambda: scene.troubles("leader") == [], "a leader is there again", seconds=60)

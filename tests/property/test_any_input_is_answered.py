@@ -1,11 +1,12 @@
 """``check`` and ``simulate`` on anything at all: 0, 1 or 2, one sentence where it is 2, and never a traceback."""
 
 import json
+import tempfile
 from typing import Any
 
 import pytest
 import yaml
-from builders import AGENT_SPEC, VIRTUAL_SPEC, Json, agent, bare, manifest, virtual
+from builders import AGENT_SPEC, VIRTUAL_SPEC, Json, agent, bare, manifest, ready, virtual
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,9 +83,9 @@ documents = (
 )
 
 
-def hold(command: str, text: bytes) -> None:
+def hold(command: str, text: bytes, output: str = "json") -> None:
     """Run ``command`` on ``text``, and see that it ends as promised."""
-    flags = ["--now", NOW] if command == "simulate" else ["--output", "json"]
+    flags = ["--now", NOW] if command == "simulate" else ["--output", output]
     done = CliRunner().invoke(main, [command, "-", *flags], input=text)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in {0, 1, 2}
@@ -97,6 +98,11 @@ def hold(command: str, text: bytes) -> None:
 @given(documents)
 def test_any_json_value_is_answered(command: str, value: Any) -> None:
     hold(command, json.dumps(value).encode())
+
+
+@given(documents, st.sampled_from(["text", "table", "yaml", "junit"]))
+def test_any_answer_can_be_printed_in_any_form(value: Any, output: str) -> None:
+    hold("check", json.dumps(value).encode(), output)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -136,3 +142,43 @@ def test_any_depth_is_answered(command: str, depth: int, place: str) -> None:
     }
     hold(command, texts[place].encode())
     hold(command, f"- {texts[place]}".encode())
+
+
+steps = st.fixed_dictionaries(
+    {},
+    optional={
+        "now": st.sampled_from([NOW, "soon"]) | anything,
+        "uptime": st.sampled_from([0, "1h"]) | anything,
+        "nodes": st.lists(damaged() | anything, max_size=2) | anything,
+        "fresh": st.dictionaries(st.sampled_from(["n", "pi-4c7adeb6"]), damaged() | anything, max_size=2)
+        | anything,
+        "faults": st.dictionaries(st.sampled_from(["list", "get", "delete", "ledger"]), anything, max_size=2)
+        | anything,
+        "restart": anything,
+    },
+)
+
+
+stale = agent()
+stale["status"]["conditions"][0] = ready("Unknown", lastTransitionTime="2026-07-20T00:00:00Z")
+worlds = st.sampled_from([{}, {"items": [stale, agent("oak-1", "oak"), agent("elm-1", "elm")]}]) | documents
+
+
+@given(worlds, st.lists(steps | anything, max_size=2) | anything)
+def test_any_passes_are_answered(world: Any, passes: Any) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(json.dumps(passes))
+        file.flush()
+        arguments = ["simulate", "-", "--now", NOW, "--passes", file.name]
+        done = CliRunner().invoke(main, arguments, input=json.dumps(world))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code in {0, 2}
+
+
+@given(st.lists(st.binary(max_size=20) | documents.map(json.dumps).map(str.encode), max_size=3))
+def test_any_lines_are_answered_one_by_one(lines: list[bytes]) -> None:
+    text = b"\n".join(line.replace(b"\n", b" ") for line in lines)
+    done = CliRunner().invoke(main, ["simulate", "-", "--lines", "--now", NOW], input=text)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == sum(bool(line.strip()) for line in text.split(b"\n"))

@@ -67,6 +67,8 @@ def check(files: tuple[str, ...], *, complete: bool, output: str, live: bool, cl
     """
     if live and files:
         raise click.UsageError("--cluster reads no files: name one or the other.")
+    if not live and not files and sys.stdin.isatty():
+        raise click.UsageError("Name files, pipe something in, or say --cluster.")
     seen = _read_cluster(cluster) if live else _read(files or ("-",))
     checked = judge(seen.subjects, Clock().moment(), complete=complete or live)
     rows = seen.rows + _rows(checked.complaints, seen.documents)

@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -179,6 +180,7 @@ class Live:
     def _client(self) -> Any:
         if self._api is None:
             import pykube  # noqa: PLC0415
+            from urllib3.exceptions import InsecureRequestWarning  # noqa: PLC0415
             from yaml import YAMLError  # noqa: PLC0415
 
             try:
@@ -197,6 +199,10 @@ class Live:
             ) as error:
                 raise UnavailableError(f"cannot use {self._place()}: {_one_line(error)}") from error
             self._open.callback(self._api.session.close)
+            if config.cluster.get("insecure-skip-tls-verify"):
+                # Whoever wrote that into the kubeconfig knows it, and need not be told at every request.
+                self._open.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore", InsecureRequestWarning)
         return self._api
 
     def _read_config(self, kind: Any) -> Any:

@@ -84,12 +84,26 @@ def _play(rehearsal: Rehearsal, step: Any, default: Moment, catalogue: Catalogue
     if nodes is not None:
         listed = [as_stored(where, item) for where, item in items_in([{"kind": "NodeList", "items": nodes}])]
         rehearsal.nodes = {name_of(manifest): manifest for manifest in listed}
-    answers = {
-        name: None if manifest is None else as_stored(f"fresh {name}", {"kind": "Node", **manifest})
-        for name, manifest in (fresh or {}).items()
-    }
-    scene = Scene(moment=moment, fresh=answers, faults=faults or {}, restarted=bool(step.get("restart")))
+    answers = {name: _fresh(name, manifest) for name, manifest in _map_of("fresh", fresh).items()}
+    for kind, status in _map_of("faults", faults).items():
+        if not isinstance(status, int) or isinstance(status, bool):
+            raise UnusableWorldError(f"faults.{kind} must be an HTTP status, not {status!r}")
+    scene = Scene(
+        moment=moment, fresh=answers, faults=_map_of("faults", faults), restarted=bool(step.get("restart"))
+    )
     return {"now": format_time(moment.wall), "reaping": rehearsal.play(scene, catalogue)}
+
+
+def _map_of(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise UnusableWorldError(f"{name} must be a JSON object, not {value!r}")
+    return value or {}
+
+
+def _fresh(name: str, manifest: Any) -> Mapping[str, Any] | None:
+    if manifest is not None and not isinstance(manifest, Mapping):
+        raise UnusableWorldError(f"fresh.{name} must be a Node or null, not {manifest!r}")
+    return None if manifest is None else as_stored(f"fresh {name}", {"kind": "Node", **manifest})
 
 
 def read_moment(step: Mapping[str, Any], default: Moment) -> Moment:

@@ -168,6 +168,23 @@ def test_where_the_policy_is_missing_pinned_goes_on_as_status(
     )
 
 
+def test_a_policy_that_is_removed_while_running_is_said_and_the_address_comes_back(
+    kubelet: str, world: World, mode: Callable[[str], None], pinning: Kubectl
+) -> None:
+    mode("Pinned")
+    world.until(
+        lambda: world.profile_condition("k3s", "AddressesPublished")[1] != "PinningPolicyMissing",
+        "the policy is found",
+    )
+    for path in (BINDING, POLICY):
+        world.delete(path)
+    what = "the condition says that it is missing"
+    world.until(
+        lambda: world.profile_condition("k3s", "AddressesPublished") == ("False", "PinningPolicyMissing"), what, 60
+    )
+    world.until(lambda: published(world, kubelet), "the address is back")
+
+
 def test_off_takes_the_pin_away_and_leaves_the_rest_to_the_kubelet(
     kubelet: str, world: World, mode: Callable[[str], None]
 ) -> None:
@@ -230,3 +247,52 @@ def test_agents_whose_names_collide_may_join_and_leave_in_any_order(
     assert join("worker-17") == first
     world.until(lambda: withheld(first) == 1, "the one that came back is reported")
     assert (shown(first), shown(second)) == ("", derived("worker-408")[0])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seconds", [70, pytest.param(310, marks=pytest.mark.long)])
+def test_beside_a_stock_virtual_kubelet_neither_changes_what_the_other_writes(
+    running: OperatorProcess, world: World, fleet: Fleet, seconds: int
+) -> None:
+    """One that knows nothing of us is not written at all; one that we label keeps our marks through its writes."""
+    plain, labelled = f"stock-{seconds}", f"stock-{seconds}-vk-podman"
+    programs = [fleet.start_virtual_kubelet(name) for name in (plain, labelled)]
+    try:
+        world.label(labelled, backend="vk-podman")
+        world.until_condition(labelled, "False", "KubeletEndpointAdvertised")
+        before = {name: theirs(world.node(name)) for name in (plain, labelled)}
+        marks, ours = marked(world, labelled), len(world.writes_to(labelled))
+        beats = {name: beat(world.node(name)) for name in (plain, labelled)}
+        end = time.monotonic() + seconds
+        world.until(
+            lambda: all(beat(world.node(name)) != beats[name] for name in beats) and time.monotonic() > end,
+            "both have written their nodes for that long",
+            seconds=seconds + 120,
+        )
+        assert {name: theirs(world.node(name)) for name in (plain, labelled)} == before
+        assert marked(world, labelled) == marks
+        assert not world.writes_to(plain)
+        assert len(world.writes_to(labelled)) == ours
+    finally:
+        for program in programs:
+            program.stop()
+        for name in (plain, labelled):
+            world.delete(f"{NODES}/{name}")
+
+
+def marked(world: World, name: str) -> Any:
+    """What we wrote on a node."""
+    return world.labels(name), [taint for taint in world.taints(name) if taint[0] == "virtual-kubelet.io/provider"]
+
+
+def theirs(node: dict[str, Any]) -> Any:
+    """What a virtual-kubelet writes of its node, without times."""
+    status = node["status"]
+    conditions = [(seen["type"], seen["status"]) for seen in status["conditions"]]
+    return status["addresses"], status["daemonEndpoints"], status["capacity"], conditions
+
+
+def beat(node: dict[str, Any]) -> str:
+    return max(
+        seen.get("lastHeartbeatTime") or "" for seen in node["status"]["conditions"] if seen["type"] == "Ready"
+    )

@@ -32,12 +32,13 @@ class Agents:
         self._book = AddressBook(self.addressing.port_base, self.addressing.port_slots)
         self._pods: dict[str, ProbeFacts] = {}
         self._pods_on: dict[str, dict[str, ProbeFacts]] = {}
+        self._identities: dict[str, tuple[NodeFacts, Identity]] = {}
         self._probed: dict[str, bool] = {}
         self._tainted = 0
 
     def observe(self, node: NodeFacts) -> set[str]:
         """Take ``node`` as it is now; returns the names of others whose endpoint may have changed by it."""
-        identity = classify(node, self.catalogue)
+        identity = self._identity(node)
         touched = self._observe_address(node, identity)
         if self._outside(node, identity, include=self.probing.include_unidentified) is None:
             self._probed.setdefault(node.name, False)
@@ -47,6 +48,7 @@ class Agents:
 
     def forget(self, name: str) -> set[str]:
         """Forget the node called ``name``; returns the names of others whose endpoint may have changed by it."""
+        self._identities.pop(name, None)
         self._set_tainted(name, None)
         return self._book.drop(name) - {name}
 
@@ -76,9 +78,10 @@ class Agents:
 
     def around(self, node: NodeFacts, now: datetime) -> Surroundings:
         """What a decision on ``node``, which was observed as it is, takes from the others."""
-        identity = classify(node, self.catalogue)
+        identity = self._identity(node)
         probed = node.name in self._probed and self.probing.mode is not ProbeMode.OFF
         return Surroundings(
+            identity=identity,
             endpoint=self._book.endpoint(node.name),
             outside=self._outside(node, identity, include=self.addressing.include_unidentified),
             mode=self.addressing.mode if self.profile is not None else AddressMode.OFF,
@@ -88,9 +91,16 @@ class Agents:
 
     def unprobed(self, node: NodeFacts) -> Finding:
         """Why ``node`` is not probed."""
-        identity = classify(node, self.catalogue)
+        identity = self._identity(node)
         outside = self._outside(node, identity, include=self.probing.include_unidentified)
         return outside or Finding(Reason.SWITCHED_OFF, "runtimeProbe.mode is Off")
+
+    def _identity(self, node: NodeFacts) -> Identity:
+        """Whose node ``node`` is; worked out once for each object, for it is half of a decision."""
+        known = self._identities.get(node.name)
+        if known is None or known[0] is not node:
+            known = self._identities[node.name] = (node, classify(node, self.catalogue))
+        return known[1]
 
     def _outside(self, node: NodeFacts, identity: Identity, *, include: bool) -> Finding | None:
         return excluded(node, identity, self.profile, include_unidentified=include)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusterconform.contract.facts import NodeFacts
+from clusterconform.contract.names import NODE_ARGS_ANNOTATION
 from clusterconform.contract.verdicts import Finding, Reason
 from clusterconform.decisions.derivation import SLOTS, home_slot, kubelet_port, loopback, routing_name
 
@@ -66,6 +67,7 @@ class AddressBook:
 
     port_base: int
     port_slots: int
+    _grounds: dict[str, tuple[object, ...]] = field(default_factory=dict)
     _claims: dict[str, _Claim] = field(default_factory=dict)
     _slots: dict[int, _Claim] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
@@ -83,15 +85,19 @@ class AddressBook:
 
     def put(self, node: NodeFacts) -> set[str]:
         """Take an agent as it is now; returns the names of those whose endpoint may have changed."""
+        # What a claim rests on, compared first: most news of a node is about something else.
+        grounds = (node.uid, node.created_at, node.annotations.get(NODE_ARGS_ANNOTATION), _is_ready(node))
+        if self._grounds.get(node.name) == grounds:
+            return set()
+        self._grounds[node.name] = grounds
         claim = self._claim_of(node)
         known = self._claims.get(node.name)
-        if known == claim:
-            return set()
-        return self._replace(known, claim)
+        return set() if known == claim else self._replace(known, claim)
 
     def drop(self, name: str) -> set[str]:
         """Forget an agent; returns the names of those whose endpoint may have changed."""
         known = self._claims.get(name)
+        self._grounds.pop(name, None)
         return set() if known is None else self._replace(known, None)
 
     def endpoint(self, name: str) -> Endpoint | None:
@@ -127,7 +133,7 @@ class AddressBook:
             base=base,
             home=home_slot(base),
             port=kubelet_port(base, base=self.port_base, slots=self.port_slots),
-            ready=node.ready is not None and node.ready.status == "True",
+            ready=_is_ready(node),
         )
 
     def _replace(self, old: _Claim | None, new: _Claim | None) -> set[str]:
@@ -222,3 +228,7 @@ class AddressBook:
     def _line_if_new(line: list[tuple[Age, str]], first: list[tuple[Age, str]]) -> list[str]:
         # Only a new first changes what the others are told.
         return [] if line[:1] == first else [name for _, name in line]
+
+
+def _is_ready(node: NodeFacts) -> bool:
+    return node.ready is not None and node.ready.status == "True"

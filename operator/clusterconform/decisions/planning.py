@@ -73,7 +73,8 @@ def decide(
     extra = _Extra()
     if agent is not None and may_mark:
         extra, memory = _extra(node, around, agent, memory, now)
-    made = _conform(node, catalogue, memory, now, extra)
+    identity = around.identity or classify(node, catalogue)
+    made = _conform(node, identity, catalogue, memory, now=now, extra=extra)
     waits = [wait for wait in (made.recheck_after, *extra.waits) if wait is not None]
     verdict = judge_address(node, around.endpoint, around.mode, around.outside)
     return replace(
@@ -111,8 +112,9 @@ def _extra(
     return _Extra(drifts=drifts, endpoint=write, waits=(wait, rest)), memory
 
 
-def _conform(node: NodeFacts, catalogue: Catalogue, memory: NodeMemory, now: Moment, extra: _Extra) -> Decision:
-    identity = classify(node, catalogue)
+def _conform(
+    node: NodeFacts, identity: Identity, catalogue: Catalogue, memory: NodeMemory, *, now: Moment, extra: _Extra
+) -> Decision:
     profile = identity.profile
     managed = identity.kind is IdentityKind.MANAGED and profile is not None
     drifts = drifts_of(node, profile) if managed and profile else []

@@ -90,7 +90,7 @@ def scene(builder: Builder) -> Iterator[Scene]:
         plane.start_controller_manager(NodeLifecycle(monitor_period=1, monitor_grace_period=20))
         world = install(plane)
         for name in ("rbac.yaml", "admission.yaml"):
-            apply_file(plane.admin, ROOT / "deploy" / name)
+            apply_file(plane.admin, ROOT / "deploy" / "base" / name)
         fleet = Fleet(plane)
         fleet.start_kwok(broken=[BROKEN])
         account = plane.service_account_kubeconfig("clusterconform-system", "clusterconform")

@@ -12,7 +12,7 @@ from clusterconform.cli.matrix import matrix
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def test_the_matrix_in_the_readme_is_what_the_program_prints() -> None:

@@ -79,7 +79,7 @@ def scene(builder: Builder) -> Iterator[Scene]:
         plane.start_scheduler()  # for the probe, a DaemonSet of the operator's
         world = install(plane)
         for name in ("rbac.yaml", "admission.yaml"):
-            apply_file(plane.admin, ROOT / "deploy" / name)
+            apply_file(plane.admin, ROOT / "deploy" / "base" / name)
         fleet = Fleet(plane)
         fleet.start_kwok(broken=[BROKEN])
         account = plane.service_account_kubeconfig("clusterconform-system", "clusterconform")

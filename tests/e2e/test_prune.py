@@ -37,7 +37,7 @@ def world(bare: ControlPlane) -> World:
     """A control plane of its own, since all nodes are pruned."""
     world = install(bare)
     for name in ("rbac.yaml", "admission.yaml"):
-        apply_file(bare.admin, ROOT / "deploy" / name)
+        apply_file(bare.admin, ROOT / "deploy" / "base" / name)
     return world
 
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from operators import NODES, ROOT, operator
+from operators import NODES, PROFILES, ROOT, OperatorProcess, operator
 from reaping_stage import HOSTS, Stage, staged
 
+from clusterconform.cli.demo.shipped import apply_file
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.nodes import virtual_node
 
@@ -17,6 +18,7 @@ Json = dict[str, Any]
 
 RBAC: Final = [item for item in yaml.safe_load_all((ROOT / "deploy/base/rbac.yaml").read_text()) if item]
 # What the cluster itself lets everybody do: to ask what is there, and what one may do.
+PROBE: Final = "/apis/apps/v1/namespaces/clusterconform-system/daemonsets/dks-runtime-probe"
 DISCOVERY: Final = 'RBAC: allowed by ClusterRoleBinding "system:'
 
 
@@ -69,6 +71,8 @@ def asked(entry: Json) -> Right:
 def entries(builder: Builder) -> Iterator[list[Json]]:
     """What the audit log holds of an operator that has seeded, repaired, published and reaped."""
     with staged(builder) as stage:
+        stage.plane.start_scheduler()
+        apply_file(stage.plane.admin, ROOT / "deploy/overlays/pinned-addresses/pinning.yaml")
         living = stage.alive(*HOSTS)
         dead = stage.dead("oak")
         stage.plane.admin.create(NODES, virtual_node("ash", "vk-native", now=datetime.now(UTC)))  # noqa: TID251
@@ -76,18 +80,27 @@ def entries(builder: Builder) -> Iterator[list[Json]]:
         stage.world.delete("/apis/coordination.k8s.io/v1/namespaces/clusterconform-system/leases/clusterconform")
         with operator(stage.account, "--bound", "enforce") as running:
             stage.settings()
-            everything_happens(stage, living[0], dead)
+            everything_happens(stage, running, living[0], dead)
             stage.world.until(lambda: running.metric("clusterconform_reaped_nodes_total") == 1, "it is counted")
         yield stage.world.requests()
 
 
-def everything_happens(stage: Stage, alive: str, dead: str) -> None:
-    """Wait until a mark was put back, an endpoint published and a node reaped."""
+def everything_happens(stage: Stage, running: OperatorProcess, alive: str, dead: str) -> None:
+    """Let it put a mark back, publish an endpoint, probe, try a kubelet, and reap."""
     world = stage.world
     world.until_condition("ash-vk-native", "True", "Conforms")
     world.label("ash-vk-native", runtime="agent")
     world.until(lambda: world.labels("ash-vk-native")["runtime"] == "virtual", "the mark is put back")
     world.until(lambda: "ExternalIP" in address_types(stage, alive), "an endpoint is published")
+    tried = "clusterconform_streaming_trials_total"
+    world.until(lambda: running.metric(tried) > 0, "the way to a kubelet is tried", seconds=60)
+    for settings, what, seen in (
+        ({"runtimeProbe": {"image": "example.com/other:1"}}, "the probe has another image", probe_image),
+        ({"runtimeProbe": {"mode": "Off"}}, "the probe is gone", probe_is_gone),
+        ({"addressReconcile": {"mode": "Pinned"}}, "the policy is looked for", policy_is_looked_for),
+    ):
+        stage.plane.admin.patch(f"{PROFILES}/k3s", {"spec": settings})
+        world.until(lambda seen=seen: seen(stage), what, seconds=60)  # type: ignore[misc]
     world.until(lambda: world.gone(f"{NODES}/{dead}"), "the dead one is reaped", seconds=150)
     world.until(lambda: stage.events("Reaped") == [dead], "an Event tells of it")
 
@@ -95,6 +108,22 @@ def everything_happens(stage: Stage, alive: str, dead: str) -> None:
 def address_types(stage: Stage, name: str) -> set[str]:
     """The types of the addresses of a node."""
     return {address["type"] for address in stage.world.node(name)["status"].get("addresses") or []}
+
+
+def probe_image(stage: Stage) -> bool:
+    """Whether the probe has the image that the profile names now."""
+    return not probe_is_gone(stage) and "example.com/other:1" in str(stage.plane.admin.get(PROBE))
+
+
+def probe_is_gone(stage: Stage) -> bool:
+    """Whether there is no probe."""
+    return stage.world.gone(PROBE)
+
+
+def policy_is_looked_for(stage: Stage) -> bool:
+    """Whether it was asked for the policy of mode Pinned and for what binds it."""
+    made = {entry["objectRef"]["resource"] for entry in stage.world.requests() if "objectRef" in entry}
+    return {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} <= made
 
 
 @pytest.mark.timeout(400)

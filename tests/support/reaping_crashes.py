@@ -281,7 +281,7 @@ def crashing(builder: Builder, directory: Path, *, candidates: int) -> Iterator[
     with ControlPlane(builder, audit=True) as plane:
         world = install(plane)
         for name in ("rbac.yaml", "admission.yaml"):
-            apply_file(plane.admin, ROOT / "deploy" / name)
+            apply_file(plane.admin, ROOT / "deploy" / "base" / name)
         account = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
         with (
             FaultProxy(account, directory, name="first") as first,

@@ -4,9 +4,14 @@
 ones.
 """
 
+import os
 import signal
 
 from hypothesis import settings
+
+# Whoever runs several test processes tells each how wide the terminal is; what a command prints into a pipe does
+# not depend on it.
+os.environ.pop("COLUMNS", None)
 
 # Whoever runs the tests in the background of a shell, or under nohup, has made them deaf to these, and with them
 # every program that they start and ask to end.

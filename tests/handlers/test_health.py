@@ -188,5 +188,7 @@ async def test_no_label_names_a_node() -> None:
     families = [
         family for family in watched.metrics.registry.collect() if family.name.startswith("clusterconform")
     ]
-    assert len(families) == len(vars(watched.metrics)) - 2 + len(vars(watched.metrics.reaping))
+    assert len(families) == len(vars(watched.metrics)) - 3 + sum(
+        len(vars(part)) for part in (watched.metrics.reaping, watched.metrics.agents)
+    )
     assert all(family.documentation.endswith(".") for family in families)

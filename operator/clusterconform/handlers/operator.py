@@ -101,7 +101,7 @@ async def operate(settings: Settings) -> None:
         # Who is asked to end while leadership is being lost ends: a process begun anew would not know of it.
         if not stop.is_set():
             raise
-        log.info("stopped")
+    log.info("stopped")
 
 
 class _Operator:
@@ -314,7 +314,6 @@ async def _until(stop: asyncio.Event) -> AsyncIterator[None]:
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        log.info("stopped")
     finally:
         waiter.cancel()
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import agent, at, marks, virtual
+from builders import agent, at, conformant, marks, virtual
 from click.testing import CliRunner, Result
 from golden_fleet import LEDGER, NODES, PROFILES, REVIEWS, lease, populate
 from stand_in import StandIn, kubeconfig, stand_in
@@ -27,7 +27,7 @@ from clusterconform.cli import live
 from clusterconform.cli.formats import length
 from clusterconform.cli.main import main
 from clusterconform.contract.lease import LEASE_PATH
-from clusterconform.contract.names import MARKS_ANNOTATION
+from clusterconform.contract.names import MARKS_ANNOTATION, RUNTIME_LABEL
 from clusterconform.effects.clock import Clock
 
 BIN = Path(sys.executable).parent
@@ -213,6 +213,17 @@ def test_doctor_goes_on_where_something_may_not_be_read(server: StandIn) -> None
     states = {check["check"]: check["state"] for check in value(done)["checks"]}
     assert done.exit_code == 1
     assert (states["nodes"], states["permissions"], states["leader"]) == ("unknown", "unknown", "ok")
+
+
+def test_doctor_shows_a_person_no_flood(server: StandIn) -> None:
+    for number in range(40):
+        condition = conformant("False", "Contested", f"another writer keeps putting label:{RUNTIME_LABEL} back")
+        raw = virtual("vk-podman", f"host{number}", labels={RUNTIME_LABEL: "x"}, conditions=[condition])
+        server.put(f"{NODES}/{raw['metadata']['name']}", raw)
+    done = run(server, "doctor")
+    assert "and 35 more; all of them: --output json" in done.stdout
+    checks = {check["check"]: check["findings"] for check in value(run(server, "doctor", "-o", "json"))["checks"]}
+    assert len(checks["contested"]) == 41
 
 
 def test_a_pod_that_may_not_be_read_only_leaves_the_probe_untold(server: StandIn) -> None:

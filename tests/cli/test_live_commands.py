@@ -389,6 +389,29 @@ def test_the_status_is_watched_until_ctrl_c(server: StandIn, monkeypatch: pytest
     assert "operator-7f9_1 does not answer: its Lease was renewed 1m30s ago and has run out" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "path"), [(["status", "--watch"], PROFILES), (["ledger", "--follow"], LEDGER)]
+)
+def test_a_cluster_that_is_away_for_a_while_is_waited_for(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch, command: list[str], path: str
+) -> None:
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        server.refused.clear()
+        if len(naps) == 1:
+            server.refused[path] = (503, "the server is starting")
+        if len(naps) > 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", nap)
+    done = run(server, command[0], *command[1:])
+    assert done.exit_code == 0
+    assert done.stderr.count("the server is starting") == 1
+    assert len(naps) == 4
+
+
 def test_ctrl_c_leaves_nothing_half_written(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import agent, at, marks, virtual
+from builders import agent, at, conformant, marks, virtual
 from click.testing import CliRunner, Result
 from golden_fleet import LEDGER, NODES, PROFILES, REVIEWS, lease, populate
 from stand_in import StandIn, kubeconfig, stand_in
@@ -27,7 +27,7 @@ from clusterconform.cli import live
 from clusterconform.cli.formats import length
 from clusterconform.cli.main import main
 from clusterconform.contract.lease import LEASE_PATH
-from clusterconform.contract.names import MARKS_ANNOTATION
+from clusterconform.contract.names import MARKS_ANNOTATION, RUNTIME_LABEL
 from clusterconform.effects.clock import Clock
 
 BIN = Path(sys.executable).parent
@@ -215,6 +215,17 @@ def test_doctor_goes_on_where_something_may_not_be_read(server: StandIn) -> None
     assert (states["nodes"], states["permissions"], states["leader"]) == ("unknown", "unknown", "ok")
 
 
+def test_doctor_shows_a_person_no_flood(server: StandIn) -> None:
+    for number in range(40):
+        condition = conformant("False", "Contested", f"another writer keeps putting label:{RUNTIME_LABEL} back")
+        raw = virtual("vk-podman", f"host{number}", labels={RUNTIME_LABEL: "x"}, conditions=[condition])
+        server.put(f"{NODES}/{raw['metadata']['name']}", raw)
+    done = run(server, "doctor")
+    assert "and 35 more; all of them: --output json" in done.stdout
+    checks = {check["check"]: check["findings"] for check in value(run(server, "doctor", "-o", "json"))["checks"]}
+    assert len(checks["contested"]) == 41
+
+
 def test_a_pod_that_may_not_be_read_only_leaves_the_probe_untold(server: StandIn) -> None:
     server.refused["/api/v1/namespaces/clusterconform-system/pods"] = (403, "no")
     assert value(run(server, "explain", "pi-4c7adeb6", "-o", "json"))["probe"]["reason"] == "NoProbe"
@@ -376,6 +387,29 @@ def test_the_status_is_watched_until_ctrl_c(server: StandIn, monkeypatch: pytest
     assert done.exit_code == 0
     assert "operator-7f9_1, renewed 3s ago" in done.stdout
     assert "operator-7f9_1 does not answer: its Lease was renewed 1m30s ago and has run out" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "path"), [(["status", "--watch"], PROFILES), (["ledger", "--follow"], LEDGER)]
+)
+def test_a_cluster_that_is_away_for_a_while_is_waited_for(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch, command: list[str], path: str
+) -> None:
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        server.refused.clear()
+        if len(naps) == 1:
+            server.refused[path] = (503, "the server is starting")
+        if len(naps) > 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", nap)
+    done = run(server, command[0], *command[1:])
+    assert done.exit_code == 0
+    assert done.stderr.count("the server is starting") == 1
+    assert len(naps) == 4
 
 
 def test_ctrl_c_leaves_nothing_half_written(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

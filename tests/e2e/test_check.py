@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from clusterconform.cli.live import Live
 from clusterconform.cli.main import main
 from clusterconform.contract.names import API_VERSION, KIND, PLURAL
 from clusterconform.contract.profile import read_profile
@@ -29,9 +30,8 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def api(plane: ControlPlane, crd: None) -> Iterator[pykube.HTTPClient]:
-    api = pykube.HTTPClient(pykube.KubeConfig.from_file(str(plane.kubeconfig)))
-    yield api
-    api.session.close()
+    with Live(plane.kubeconfig) as cluster:  # which leaves no credentials in the shared temporary directory
+        yield cluster._client()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["case"])

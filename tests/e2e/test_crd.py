@@ -19,6 +19,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clusterconform.cli.live import Live
 from clusterconform.contract.names import API_VERSION, CRD_NAME, FIELD_MANAGER, KIND, PLURAL
 from clusterconform.contract.profile import Capability, Refusal, read_profile
 from clusterconform.decisions.gate import judge_profile
@@ -182,9 +183,8 @@ class Profiles:
 
 @pytest.fixture(scope="module")
 def profiles(plane: ControlPlane, crd: None) -> Iterator[Profiles]:
-    api = pykube.HTTPClient(pykube.KubeConfig.from_file(str(plane.kubeconfig)))
-    yield Profiles(api)
-    api.session.close()
+    with Live(plane.kubeconfig) as cluster:  # which leaves no credentials in the shared temporary directory
+        yield Profiles(cluster._client())
 
 
 @pytest.fixture

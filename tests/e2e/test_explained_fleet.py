@@ -47,7 +47,7 @@ def shown(row: dict[str, Any], kind: str) -> bool:
 def test_on_the_demos_fleet_explain_tells_what_the_operator_then_does(bare: ControlPlane, tmp_path: Path) -> None:
     world = install(bare)
     for name in ("rbac.yaml", "admission.yaml"):
-        apply_file(bare.admin, ROOT / "deploy" / name)
+        apply_file(bare.admin, ROOT / "deploy" / "base" / name)
     account = bare.service_account_kubeconfig("clusterconform-system", "clusterconform")
     people = populate(SIZE, now=Clock().moment().wall)
     for manifest in (*people.agents, *people.virtual):

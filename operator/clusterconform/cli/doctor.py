@@ -31,6 +31,8 @@ _POLICY_KINDS: Final = {
 _FLEET: Final = ("nodes", "contested", "ports", "addresses", "paths", "node-clocks", "runtimes")
 # So many kubelets are tried; each dead tunnel among them may take the API server some seconds to notice.
 _TRIALS: Final = 20
+# So many findings of one check are shown to a person.
+_SHOWN: Final = 6
 
 
 @click.command(
@@ -159,7 +161,9 @@ def _text(checks: Sequence[Check]) -> str:
     for check in checks:
         if check.state is State.OK:
             rows.append((check.name, "ok"))
-        for index, trouble in enumerate(check.troubles):
+        for index, trouble in enumerate(check.troubles[:_SHOWN]):
             rows.append((check.name if index == 0 else "", f"{trouble.state}: {trouble.message}"))
             rows.append(("", f"  do: {trouble.advice}"))
+        if len(check.troubles) > _SHOWN:
+            rows.append(("", f"and {len(check.troubles) - _SHOWN} more; all of them: --output json"))
     return fields_text(rows)

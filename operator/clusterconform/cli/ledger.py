@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from clusterconform.cli.formats import output_option, print_value, table_text
-from clusterconform.cli.live import Live, cluster_options
+from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.names import LEDGER_CONFIGMAP, LEDGER_KEY, NAMESPACE
 from clusterconform.contract.times import Duration, parse_time
 from clusterconform.decisions.ledger import Entry, malformed, read_ledger, write_line
@@ -92,7 +92,10 @@ def _follow(cluster: Live, first: Sequence[Entry], cutoff: datetime | None, node
                 click.echo(write_line(entry.line) if entry.line else entry.text)
         told |= {entry.text for entry in entries}
         time.sleep(_PERIOD_SECONDS)
-        entries = [entry for entry in _entries(cluster) if _is_wanted(entry, cutoff, node)]
+        try:
+            entries = [entry for entry in _entries(cluster) if _is_wanted(entry, cutoff, node)]
+        except UnavailableError as error:  # it may come back, and the ledger with it
+            click.echo(f"clusterconform: {error}", err=True)
 
 
 def _as_value(entry: Entry) -> Mapping[str, Any]:

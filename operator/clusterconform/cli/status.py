@@ -10,7 +10,7 @@ import click
 
 from clusterconform.cli.formats import ago, fields_text, left, output_option, print_value, table_text
 from clusterconform.cli.gather import lease_of, objects_of, profiles_of
-from clusterconform.cli.live import Live, cluster_options
+from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.times import parse_time
 from clusterconform.decisions.glance import glance
 
@@ -63,12 +63,22 @@ def _print(value: Mapping[str, Any], output: str) -> None:
 
 def _watch(cluster: Live, output: str) -> None:
     terminal = sys.stdout.isatty()
+    value = _seen(cluster)
     while True:
-        value = _seen(cluster)
         if terminal:
             click.clear()
         _print(value, output)
+        value = _next(cluster)
+
+
+def _next(cluster: Live) -> Mapping[str, Any]:
+    """The next glance; a cluster that is away for a while is what one watches for, so it is waited for."""
+    while True:
         time.sleep(_PERIOD_SECONDS)
+        try:
+            return _seen(cluster)
+        except UnavailableError as error:
+            click.echo(f"clusterconform: {error}", err=True)
 
 
 def text_of(value: Mapping[str, Any]) -> str:

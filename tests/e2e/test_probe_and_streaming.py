@@ -104,7 +104,7 @@ def stage(builder: Builder) -> Iterator[Stage]:
         plane.start_scheduler()
         world = install(plane)
         for name in ("rbac.yaml", "admission.yaml"):
-            apply_file(plane.admin, ROOT / "deploy" / name)
+            apply_file(plane.admin, ROOT / "deploy" / "base" / name)
         for profile in MATRIX.values():
             raw = manifest_of(profile)
             if "runtimeProbe" in raw["spec"]:

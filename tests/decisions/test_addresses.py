@@ -116,6 +116,17 @@ def test_rule_1_a_node_that_is_right_is_left_alone(right: list[Json]) -> None:
     assert verdict_of(made).patched
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [[], [STALE], [REAL, OURS], [OURS, STALE], [INTERNAL]],
+    ids=["none", "another of ours", "behind a real one", "beside another of ours", "no ExternalIP"],
+)
+def test_rule_1_a_node_that_is_not_right_is_known_as_such(wrong: list[Json]) -> None:
+    made = look(agent(addresses=wrong, port=PORT))
+    assert made.plan.endpoint is not None
+    assert reason_of(made) is Reason.ENDPOINT_MISSING
+
+
 def test_A8_a_right_address_with_a_wrong_port_is_put_right_and_the_list_left_alone() -> None:
     write = look(agent(addresses=[OURS], port=10250)).plan.endpoint
     assert write is not None

@@ -101,6 +101,35 @@ MUTANTS = [
     mutant("contention", "three_times", "ROUNDS: Final = 3", "ROUNDS: Final = 4"),
     mutant("contention", "ten_minutes", "WINDOW_SECONDS: Final = 600.0", "WINDOW_SECONDS: Final = 900.0"),
     mutant("contention", "hour", "REST_SECONDS: Final = 3600.0", "REST_SECONDS: Final = 1800.0"),
+    mutant("derivation", "routing_name", 'node.name.startswith(f"{base}-")', "node.name.startswith(base)"),
+    mutant(
+        "allocation", "rule_1", "created is None, created.timestamp()", "created is not None, created.timestamp()"
+    ),
+    mutant("allocation", "rule_2", ">= (slot - gap) % SLOTS", "> (slot - gap) % SLOTS"),
+    mutant("allocation", "rule_3", "        if first != claim.name:\n", "        if False:\n"),
+    mutant("allocation", "rule_4", "        if younger and not claim.ready:\n", "        if False:\n"),
+    mutant(
+        "allocation",
+        "rule_5",
+        "        insort(line, (claim.age, claim.name))\n",
+        "        insort(line, (claim.age, claim.name))\n"
+        "        if line[0][1] != claim.name:\n"
+        "            return set()\n",
+    ),
+    mutant("addresses", "rule_1", "return external[:1] == [address] and", "return bool(external) and"),
+    mutant("addresses", "rule_2", "(ours, *others) if any", "(*others, ours) if any"),
+    mutant("addresses", "rule_4", "wanted = [endpoint.address, *real]", "wanted = [*real, endpoint.address]"),
+    mutant("addresses", "rule_5", "publish or K3S_EXTERNAL_IP_MARK in marks_listed(node)", "True"),
+    mutant("addresses", "rule_6", "if len(recent) >= WRITES_PER_MINUTE:", "if False:"),
+    mutant("sandbox", "rule_6", "(True, memory, None) if left <= 0", "(True, memory, None) if True"),
+    mutant("sandbox", "rule_7", "tainted * 100 > percent * agents", "tainted * 100 >= percent * agents"),
+    mutant("streaming", "rule_1", "is Reason.STREAMING_VERIFIED\n", "is not Reason.STREAMING_VERIFIED\n"),
+    mutant("streaming", "rule_2", "words[:_WORDS_LENGTH]", "words"),
+    mutant("streaming", "rule_3", "last.target != target", "last.target.pod != target.pod"),
+    mutant("agent_standing", "rule_1", "published + ghosts < total", "published < total"),
+    mutant("agent_standing", "rule_2", "    if not ready:\n", "    if False:\n"),
+    mutant("agent_standing", "rule_3", "verified + untried < total", "verified < total"),
+    mutant("agent_standing", "rule_4", "    if not complete:\n", "    if False:\n"),
 ]
 
 

@@ -59,8 +59,9 @@ class AgentReport:
         for reason, count in standing.endpoints.items():
             self._metrics.endpoints.labels(reason).set(count)
         self._metrics.runtimes.clear()
-        for verdict in self._roll.probes.values():
-            self._metrics.runtimes.labels(verdict.runtime, verdict.cause.reason).inc()
+        verdicts = Counter((seen.runtime, seen.cause.reason) for seen in self._roll.probes.values())
+        for (runtime, cause), count in verdicts.items():
+            self._metrics.runtimes.labels(runtime, cause).set(count)
         self._metrics.streaming.clear()
         for reason, count in (standing.streaming or {}).items():
             self._metrics.streaming.labels(reason).set(count)

@@ -92,6 +92,11 @@ class AgentRoll:
         del self._pods[name]
         return self.agents.forget_pod(name)
 
+    @property
+    def has_pods(self) -> bool:
+        """Whether any probe pod is known."""
+        return bool(self._pods)
+
     def pods(self) -> Iterable[ProbeFacts]:
         """All probe pods as last seen."""
         return self._pods.values()

@@ -35,6 +35,12 @@ OFFLINE = {
     "check": ["check", "docs/examples"],
     "matrix": ["matrix"],
 }
+# These have one form of output: what a program reads, and what a person is told before a question.
+SINGLE = {
+    "simulate.json": ["simulate", "docs/examples/nodes.yaml", "--now", "2026-08-01T12:00:00Z"],
+    "reap-held.text": ["reap", "ash-33333333"],
+    "reap-refused.text": ["reap", "laptop-vk-podman", "--yes"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,12 @@ def test_what_is_printed_without_one(name: str, output: str) -> None:
     compare(f"{name}.{output}", said([*OFFLINE[name], "--output", output]))
 
 
+@pytest.mark.parametrize("name", SINGLE)
+def test_what_is_printed_in_one_form(server: StandIn, name: str) -> None:
+    flags = ["--kubeconfig", str(server.kubeconfig)] if SINGLE[name][0] == "reap" else []
+    compare(name, said([*SINGLE[name], *flags]))
+
+
 @pytest.mark.parametrize("name", LIVE)
 def test_a_table_fits_100_columns(name: str) -> None:
     lines = (FOLDER / f"{name}.table").read_text().splitlines()
@@ -88,4 +100,4 @@ def test_a_table_fits_100_columns(name: str) -> None:
 
 def test_no_golden_output_is_left_of_what_is_no_longer_printed() -> None:
     names = {f"{name}.{output}" for name in (*LIVE, *OFFLINE) for output in ("table", "json")}
-    assert {file.name for file in FOLDER.iterdir()} == names
+    assert {file.name for file in FOLDER.iterdir()} == names | {*SINGLE}

@@ -24,7 +24,7 @@ demo: $(READY) ## Show the operator at work on a real control plane; ONCE=1 ends
 
 # End-to-end tests wait for most of their time: four files at once on two cores are no slower each. A file stays
 # together, since its tests share control planes.
-AT_ONCE := -n 4 --dist loadfile
+AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(READY) lint parts ## The short suite
 	@$(BIN)/python -m pytest -m "not long" $(AT_ONCE)

@@ -7,6 +7,7 @@ ones.
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 # Whoever runs several test processes tells each how wide the terminal is; what a command prints into a pipe does
@@ -18,6 +19,12 @@ os.environ.pop("COLUMNS", None)
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The end-to-end tests first: they take the longest, and at the end nobody should wait for one of them alone."""
+    items.sort(key=lambda item: "/e2e/" not in item.nodeid)
+
 
 settings.register_profile("short", max_examples=100, derandomize=True, deadline=None)
 settings.register_profile("long", max_examples=2000, deadline=None)

@@ -116,7 +116,8 @@ async def test_when_the_holder_of_a_port_goes_the_withheld_node_is_published_at_
         await asyncio.sleep(5)
         assert (reason(world), reason(world, "pi-ffffffff")) == (Reason.ENDPOINT_PUBLISHED, Reason.PORT_COLLISION)
         assert addresses(world, "pi-ffffffff") == [INTERNAL]
-        assert "PortCollision" in world.events.reasons()
+        collisions = [note for note in world.events.notes if note.reason == "PortCollision"]
+        assert {note.reference["name"] for note in collisions} == {AGENT, "pi-ffffffff"}  # B12: on both
         world.api.remove(NODES, AGENT)
         await asyncio.sleep(1)
         assert addresses(world, "pi-ffffffff") == [INTERNAL, OURS]

@@ -36,12 +36,14 @@ class Endpoint:
         address: The loopback address; empty for a ghost, and where none is left.
         port: The kubelet port.
         withheld: Why it is not published; None where it is.
+        holder: Whose port it derived, where that is why.
     """
 
     routing_name: str
     address: str
     port: int
     withheld: Finding | None = None
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,14 @@ class AddressBook:
         claim = self._claims.get(name)
         if claim is None:
             return None
-        slot = self._places.get(name)
+        slot, withheld = self._places.get(name), self._withheld(claim)
+        collides = withheld is not None and withheld.reason is Reason.PORT_COLLISION
         return Endpoint(
             routing_name=claim.base,
             address="" if slot is None else loopback(slot),
             port=claim.port,
-            withheld=self._withheld(claim),
+            withheld=withheld,
+            holder=self._ports[claim.port][0][1] if collides else "",
         )
 
     def _withheld(self, claim: _Claim) -> Finding | None:

@@ -153,6 +153,11 @@ class NodeReconciler:
             fields = {"node": node.name, "reason": finding.reason, "why": finding.message}
             log.warning("agent reported", extra={"fields": fields})
             self._announce(node, "Warning", finding.reason, finding.message)
+            endpoint = decision.address.endpoint if decision.address is not None else None
+            holder = self._cache.node(endpoint.holder) if endpoint is not None else None
+            if finding.reason is Reason.PORT_COLLISION and holder is not None:
+                # Two machines are concerned, and whoever looks at the other one should see it too.
+                self._announce(holder, "Warning", finding.reason, f"{node.name} derives the same kubelet port")
 
     def _announce(self, node: NodeFacts, kind: str, reason: Reason, message: str) -> None:
         reference = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}

@@ -22,7 +22,7 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The end-to-end tests first: they take the longest, and nobody should wait for one of them alone at the end."""
+    """End-to-end tests first: they take the longest, and nobody should wait for one of them alone at the end."""
     items.sort(key=lambda item: "/e2e/" not in item.nodeid)
 
 

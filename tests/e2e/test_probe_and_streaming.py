@@ -67,6 +67,14 @@ class Stage:
                 return str(pod["metadata"]["name"])
         return ""
 
+    def probe_says(self, node: str) -> str:
+        """The status of Ready of the probe pod on ``node``; empty where there is none yet."""
+        for pod in self.plane.admin.get(PODS)["items"]:
+            if pod["spec"].get("nodeName") == node and "deletionTimestamp" not in pod["metadata"]:
+                conditions = pod["status"].get("conditions") or []
+                return next((str(seen["status"]) for seen in conditions if seen["type"] == "Ready"), "")
+        return ""
+
     def probe_becomes(self, node: str, ready: str) -> None:
         """Let the probe pod on ``node`` report so, as its kubelet would."""
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - the programs live in real time
@@ -269,7 +277,8 @@ def test_09_an_agent_whose_sandboxes_do_not_start_is_marked_and_freed_again(stag
     foreign = ("example.com/maintenance", "disk", "PreferNoSchedule")
     key, value, effect = foreign
     world.patch(broken, {"spec": {"taints": [{"key": key, "value": value, "effect": effect}]}})
-    world.until(lambda: stage.probe_of(broken) != "", "its probe runs", 60)
+    # Its kubelet has said the last it will say by itself: nothing puts back what is said for it now.
+    world.until(lambda: stage.probe_says(broken) == "True", "its probe is ready", 60)
     stage.probe_becomes(broken, "False")
     world.until(lambda: TAINT in world.taints(broken), "it is tainted", 60)
     assert world.labels(broken)["runtime-ready"] == "false"

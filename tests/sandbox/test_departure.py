@@ -5,11 +5,20 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clusterconform.sandbox.departure import Departure, undisturbed
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens() -> Iterator[None]:
+    """A sandbox of other tests may still be open in this process, and has taken over SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_sigterm_raises_while_armed() -> None:

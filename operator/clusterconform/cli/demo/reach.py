@@ -26,6 +26,8 @@ HOST: Final = "yew"
 AGENT: Final = agent_name(HOST, 0)
 TALKER, MUTE = "talker", "mute"
 _SECONDS: Final = 60.0
+# kwok has just brought the agents of the outage back, and takes its time before it looks after another.
+_RUN_SECONDS: Final = 180.0
 _PODS: Final = "/api/v1/namespaces/default/pods"
 
 
@@ -34,11 +36,13 @@ class Reached:
     """What came of the act; each text is empty where it did not come to pass.
 
     Attributes:
+        ran: whether the agent's pod came to run.
         before: why the log could not be read at first.
         log: the log's line afterwards.
         refusal: why the virtual node's log cannot be read.
     """
 
+    ran: bool = True
     before: str = ""
     log: str = ""
     refusal: str = ""
@@ -46,6 +50,8 @@ class Reached:
     @property
     def failure(self) -> str:
         """What was missing, as one sentence; empty if nothing was."""
+        if not self.ran:
+            return f"The pod on {AGENT} did not run within {_RUN_SECONDS:g} s."
         if not self.before:
             return f"The log on {AGENT} could be read before its endpoint was published."
         if not self.log:
@@ -75,8 +81,9 @@ class Reach:
         self._fleet.create_nodes([kept_alive(agent_node(HOST, now=Clock().moment().wall))])
         self._run(TALKER, AGENT)
         self._run(MUTE, virtual)
-        if not self._wait("waiting for the new agent to run a pod", lambda: self._phase(TALKER) == "Running"):
-            return Reached()
+        running = "waiting for the new agent to run a pod"
+        if not self._wait(running, lambda: self._phase(TALKER) == "Running", _RUN_SECONDS):
+            return Reached(ran=False)
         before = self._logs(TALKER, good=False)
         self._publish("Status")
         if not self._wait("waiting for its endpoint", lambda: self._endpoint() is not None):
@@ -124,10 +131,10 @@ class Reach:
         self._screen.say(f"it says: {text}", style="green" if good else "red")
         return text if good else ""
 
-    def _wait(self, what: str, condition: Callable[[], bool]) -> bool:
+    def _wait(self, what: str, condition: Callable[[], bool], seconds: float = _SECONDS) -> bool:
         with self._screen.doing(what):
             try:
-                wait_until(condition, what=what, seconds=_SECONDS, programs=[self._operator.program])
+                wait_until(condition, what=what, seconds=seconds, programs=[self._operator.program])
             except SandboxFailed:
                 self._operator.program.check()
                 return False

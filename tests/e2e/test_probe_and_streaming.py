@@ -71,6 +71,15 @@ class Stage:
                 return str(pod["metadata"]["name"])
         return ""
 
+    def rolled_out(self) -> bool:
+        """Whether every probe pod is of the DaemonSet as it stands, and Ready: none is about to be replaced."""
+        found = self.plane.admin.get(DAEMONSET)
+        status, wanted = found.get("status", {}), len(HOSTS)
+        numbers = [
+            status.get(field) for field in ("updatedNumberScheduled", "numberReady", "desiredNumberScheduled")
+        ]
+        return status.get("observedGeneration") == found["metadata"]["generation"] and numbers == [wanted] * 3
+
     def probe_says(self, node: str) -> str:
         """The status of Ready of the probe pod on ``node``; empty where there is none yet."""
         for pod in self.plane.admin.get(PODS)["items"]:
@@ -283,6 +292,7 @@ def test_an_agent_whose_sandboxes_do_not_start_is_marked_and_freed_again(stage: 
     key, value, effect = foreign
     world.patch(broken, {"spec": {"taints": [{"key": key, "value": value, "effect": effect}]}})
     # Its kubelet has said the last it will say by itself: nothing puts back what is said for it now.
+    world.until(stage.rolled_out, "all probes are of the newest kind", 120)
     world.until(lambda: stage.probe_says(broken) == "True", "its probe is ready", 60)
     stage.probe_becomes(broken, "False")
     world.until(lambda: TAINT in world.taints(broken), "it is tainted", 60)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from builders import BORN, START, Json, address, agent, probe_pod
-from effects_api import DAEMONSETS, PODS, PROFILES, refusal
+from effects_api import DAEMONSETS, NODES, PODS, PROFILES, refusal
 from effects_reconciling import World
 from effects_time import in_virtual_time
 
+from clusterconform.contract.names import RUNTIME_READY_LABEL
 from clusterconform.contract.settings import Bound
 from clusterconform.contract.verdicts import Reason
 from clusterconform.decisions.daemonset import DAEMONSET_PATH, daemonset
@@ -170,6 +171,25 @@ async def test_a_ready_probe_marks_its_node_after_it_has_held() -> None:
         assert "outpost.dhnt.io/runtime-ready" not in world.node(AGENT)["metadata"]["labels"]
         await asyncio.sleep(2)
         assert world.node(AGENT)["metadata"]["labels"]["outpost.dhnt.io/runtime-ready"] == "true"
+
+
+@in_virtual_time
+async def test_C17_an_update_that_met_another_writer_is_tried_again_and_holds_up_no_other_node() -> None:
+    other = "pi-00000001"
+    world = World(agent(), agent(other))
+    world.api.script("PATCH", f"{NODES}/{AGENT}", refusal(409, "the object has been modified"))
+    async with world.working(), keeping(world) as probes:
+        for name in (AGENT, other):
+            probes.pod("ADDED", probe_pod(name, transition=BORN))
+        await asyncio.sleep(120)
+    assert [world.node(name)["metadata"]["labels"].get(RUNTIME_READY_LABEL) for name in (AGENT, other)] == [
+        "true"
+    ] * 2
+    marks = [
+        sent for sent in world.api.asked("PATCH", f"{NODES}/{AGENT}") if RUNTIME_READY_LABEL in str(sent.body)
+    ]
+    assert len(marks) == 2
+    assert len(world.api.asked("PATCH", f"{NODES}/{other}")) == 1
 
 
 @in_virtual_time

@@ -5,15 +5,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from builders import START
+from builders import START, catalogue
 from reaping_worlds import HOUR, Cluster, Fault, Leader, agents, dead, dead_fleet, lease, ready_fleet
 
 from clusterconform.contract.asks import DeleteNode, ReadLedger, ReadNode, SwapLedger, Trouble
 from clusterconform.contract.names import KEEP_ANNOTATION
+from clusterconform.contract.profile import Enforcement
 from clusterconform.contract.reaping import Mode
 from clusterconform.contract.settings import Bound, ReapingMode
 from clusterconform.contract.verdicts import Reason
 from clusterconform.decisions.ledger import LedgerEvent, append, line_at
+from clusterconform.decisions.rehearsal import agents_of
 from clusterconform.decisions.report import PassReport
 from clusterconform.decisions.standing import (
     HELD,
@@ -306,3 +308,14 @@ def test_after_a_doubt_trust_is_shown_once_it_is_earned_and_since_then() -> None
         trust = write_trust(replace(doubted(Reason.MASS_STALE), seconds=seconds))
         report = after(cluster=Cluster(ready_fleet(2), trust=trust))
         assert reaping_status(standing(report)).get("trustedSince") == since
+
+
+def test_a_profile_that_only_observes_deletes_nothing() -> None:
+    """README: ``enforcement: Observe`` stops all writes to the nodes of one profile."""
+    observing = mandate_of(LIVE, "", Bound.ENFORCE, Enforcement.OBSERVE)
+    assert observing == Mandate(mode=DRY, by="spec.enforcement")
+    assert mandate_of(OFF, "", Bound.ENFORCE, Enforcement.OBSERVE).mode is OFF
+    profile = catalogue(k3s={"enforcement": "Observe"})
+    found = agents_of(profile)
+    assert found is not None
+    assert (found.policy.mode, found.mode) == (LIVE, DRY)

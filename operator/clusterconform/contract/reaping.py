@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from clusterconform.contract.facts import NodeFacts
+from clusterconform.contract.profile import Enforcement
 from clusterconform.contract.settings import NodeGC, ReapingMode
 from clusterconform.contract.times import Moment
 from clusterconform.contract.verdicts import NodeVerdict, Reason
@@ -20,11 +21,18 @@ class Agents:
         backend: Name of the accepted agent profile.
         policy: Its settings.
         own_node: Name of the node on which we run; empty when unknown.
+        enforcement: The profile's; one that only observes deletes nothing.
     """
 
     backend: str
     policy: NodeGC
     own_node: str = ""
+    enforcement: Enforcement = Enforcement.ENFORCE
+
+    @property
+    def mode(self) -> ReapingMode:
+        """What the profile allows: ``nodeGC.mode``, but a dry run at the most where it only observes."""
+        return mildest(self.policy.mode, mode_of_enforcement(self.enforcement))
 
     @property
     def grace(self) -> timedelta:
@@ -103,6 +111,11 @@ def mode_of_word(word: str) -> ReapingMode:
     if word in _LIVE_WORDS:
         return ReapingMode.LIVE
     return ReapingMode.DRY_RUN if word in _DRY_WORDS else ReapingMode.OFF
+
+
+def mode_of_enforcement(enforcement: Enforcement) -> ReapingMode:
+    """What ``spec.enforcement`` allows: Observe writes nothing on a node, and a deletion is the gravest write."""
+    return ReapingMode.LIVE if enforcement is Enforcement.ENFORCE else ReapingMode.DRY_RUN
 
 
 def mildest(*modes: ReapingMode) -> ReapingMode:

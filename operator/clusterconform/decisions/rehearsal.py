@@ -75,7 +75,7 @@ class Rehearsal:
         if scene.restarted:
             self._memory = ReapingMemory()
         agents = agents_of(catalogue)
-        if agents is None or agents.policy.mode is ReapingMode.OFF:
+        if agents is None or agents.mode is ReapingMode.OFF:
             return _idle(Reason.NOT_LIVE, None)
         if "list" in scene.faults:
             return _idle(None, f"listing nodes: HTTP status {scene.faults['list']}")
@@ -85,7 +85,7 @@ class Rehearsal:
         fleet = Fleet(
             nodes=judged,
             agents=agents,
-            mode=Mode(agents.policy.mode.value),
+            mode=Mode(agents.mode.value),
             trusted_seconds=self._trusted_seconds(scene.moment),
         )
         steps = reap(fleet, self._memory)
@@ -136,7 +136,8 @@ def agents_of(catalogue: Catalogue) -> Agents | None:
     """Who may be reaped by the accepted agent profile; None where there is none."""
     for profile in catalogue.accepted.values():
         if profile.node_class is NodeClass.AGENT and profile.subject_to_node_gc:
-            return Agents(backend=profile.backend, policy=profile.node_gc or NodeGC())
+            policy = profile.node_gc or NodeGC()
+            return Agents(backend=profile.backend, policy=policy, enforcement=profile.enforcement)
     return None
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterconform.contract.reaping import mildest, mode_of_word
+from clusterconform.contract.profile import Enforcement
+from clusterconform.contract.reaping import mildest, mode_of_enforcement, mode_of_word
 from clusterconform.contract.settings import Bound, NodeGC, ReapingMode
 from clusterconform.contract.times import format_time
 from clusterconform.contract.verdicts import Finding, Reason
@@ -63,16 +64,20 @@ class Standing:
     next_at: datetime | None
 
 
-def mandate_of(profile: ReapingMode, word: str, bound: Bound) -> Mandate:
+def mandate_of(
+    profile: ReapingMode, word: str, bound: Bound, enforcement: Enforcement = Enforcement.ENFORCE
+) -> Mandate:
     """What reaping may do: a bound can make it milder, never sharper (contract §3.7, M1).
 
     Args:
         profile: ``nodeGC.mode``.
         word: The environment's ``OUTPOST_NODEGC``; empty asks for nothing.
         bound: The bound of the process.
+        enforcement: ``spec.enforcement``: a profile that only observes deletes nothing.
     """
     words = {
         "nodeGC.mode": profile,
+        "spec.enforcement": mode_of_enforcement(enforcement),
         "OUTPOST_NODEGC": mode_of_word(word),
         "--bound": ReapingMode.LIVE if bound is Bound.ENFORCE else ReapingMode.DRY_RUN,
     }
@@ -137,7 +142,8 @@ def reaping_allowed(standing: Standing) -> tuple[str, Finding]:
         return "False", _with_mode(Finding(refused, f"{guard.message}{until}"), mandate)
     finding = Finding(Reason.GUARDS_PASS, f"no guard holds reaping{_warning(standing.policy)}")
     if mandate.mode is ReapingMode.DRY_RUN:
-        would = f"; it would have deleted {', '.join(report.deleted[:HELD])}" if report.deleted else ""
+        rehearsed = report.deleted if last.mode is ReapingMode.DRY_RUN else ()
+        would = f"; it would have deleted {', '.join(rehearsed[:HELD])}" if rehearsed else ""
         return "False", Finding(
             Reason.NOT_LIVE, f"dry run by {mandate.by}: nothing is deleted; {finding.message}{would}"
         )

@@ -7,6 +7,7 @@ errors of the API server are sorted into what they mean for a deletion.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -152,9 +153,7 @@ class Reaper:
 
     def _agents(self) -> Agents | None:
         found = agents_of(self._cache.catalogue)
-        return (
-            None if found is None else Agents(backend=found.backend, policy=found.policy, own_node=self._own_node)
-        )
+        return None if found is None else replace(found, own_node=self._own_node)
 
     def _is_complete(self) -> bool:
         judged = self._nodes.verdicts
@@ -170,7 +169,7 @@ class Reaper:
 
     def mandate(self, agents: Agents) -> Mandate:
         """What may be done, and who says so."""
-        return mandate_of(agents.policy.mode, self._word, self._bound)
+        return mandate_of(agents.policy.mode, self._word, self._bound, agents.enforcement)
 
     def standing(self, backend: str) -> Standing | None:
         """Where reaping by the profile ``backend`` stands; None for one that does not reap."""
@@ -248,7 +247,9 @@ class Reaper:
     def _moment(self) -> Moment:
         # Uptime counts from leadership and the first complete picture, not from the start of the process.
         now = self._clock.moment()
-        return Moment(wall=now.wall, uptime=now.uptime - (self._first_synced or now.uptime))
+        return Moment(
+            wall=now.wall, uptime=now.uptime - (now.uptime if self._first_synced is None else self._first_synced)
+        )
 
     async def _read_node(self, name: str) -> Answer:
         request = Request(method="GET", path=f"/api/v1/nodes/{name}")

@@ -319,3 +319,21 @@ def test_a_profile_that_only_observes_deletes_nothing() -> None:
     found = agents_of(profile)
     assert found is not None
     assert (found.policy.mode, found.mode) == (LIVE, DRY)
+
+
+def test_an_approval_of_one_node_does_not_make_the_guards_look_open() -> None:
+    leader = Leader(Cluster(dead_fleet(30, 30, 30)))
+    leader.approved = ("pi-dead-00", "uid-pi-dead-00")
+    report = leader.run()
+    assert report.deleted == ("pi-dead-00",)
+    status, finding = reaping_allowed(standing(report))
+    assert (status, finding.reason) == ("False", Reason.MASS_STALE)
+    assert "agents are stale" in finding.message
+
+
+def test_what_a_live_pass_deleted_is_not_retold_as_what_a_dry_run_would_have() -> None:
+    report = after(dead(), *ready_fleet(4))
+    assert report.deleted
+    milder = replace(standing(report), mandate=Mandate(mode=DRY, by=BOUND))
+    assert "would have deleted" not in reaping_allowed(milder)[1].message
+    assert "would have deleted" in reaping_allowed(standing(report, mode=DRY, by=BOUND))[1].message

@@ -151,6 +151,7 @@ def test_a_guard_that_holds_it_all_the_same_is_named(api: Api, here: Path) -> No
         api.profile["status"]["nodeGC"] = {
             "mode": "Live",
             "lastPass": "2026-08-01T12:00:05Z",
+            "approved": f"{NODE}/uid-{NODE}",
             "held": [{"name": NODE, "reason": "WitnessLives", "until": "2026-08-02T12:00:00Z"}],
         }
 
@@ -161,6 +162,20 @@ def test_a_guard_that_holds_it_all_the_same_is_named(api: Api, here: Path) -> No
         f"clusterconform: {NODE} was not reaped: WitnessLives, at least until 2026-08-02T12:00:00Z\n"
     )
     assert api.approvals[-1] is None
+
+
+def test_a_pass_that_did_not_know_of_the_approval_says_nothing_of_it(
+    api: Api, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+
+    def earlier() -> None:
+        held = [{"name": NODE, "reason": "MassStale"}]
+        api.profile["status"]["nodeGC"] = {"mode": "Live", "lastPass": "2026-08-01T12:00:05Z", "held": held}
+
+    api.approved = earlier
+    done = run(here, NODE, "--yes", "--timeout", "1")
+    assert (done.exit_code, "did not answer within 1 s" in done.stderr) == (1, True)
 
 
 def test_an_operator_that_does_not_answer_is_said_and_the_approval_is_taken_off(

@@ -71,9 +71,8 @@ def _reap(cluster: Live, name: str, *, yes: bool, timeout: float) -> None:
             _end("nobody is there to be asked; say --yes", code=2)
         if not click.confirm(f"Approve the deletion of node {name}?"):
             _end("nothing was approved")
-    before = _profile(cluster, found.backend)
     with _approved(cluster, found.backend, f"{name}/{found.uid}"):
-        outcome = _await(cluster, name, found, before, timeout)
+        outcome = _await(cluster, name, found, timeout)
     if outcome:
         _end(f"{name} was not reaped: {outcome}")
     click.echo(f"{name} was reaped.")
@@ -109,7 +108,7 @@ def _approved(cluster: Live, backend: str, approval: str) -> Iterator[None]:
             cluster.send("PATCH", path, {"metadata": {"annotations": {APPROVE_ANNOTATION: None}}}, _MERGE)
 
 
-def _await(cluster: Live, name: str, found: Prospect, before: ProfileObject, timeout: float) -> str:
+def _await(cluster: Live, name: str, found: Prospect, timeout: float) -> str:
     """Why it was not reaped; empty if it was."""
     console = Console(stderr=True)
     deadline = time.monotonic() + timeout
@@ -121,7 +120,7 @@ def _await(cluster: Live, name: str, found: Prospect, before: ProfileObject, tim
             if node["metadata"].get("deletionTimestamp"):
                 return "its deletion is under way, but a finalizer holds it"
             profile = _profile(cluster, found.backend)
-            if _pass_of(profile) != _pass_of(before) and (held := _held(profile, name)):
+            if _approval_in(profile) == f"{name}/{found.uid}" and (held := _held(profile, name)):
                 return held
             time.sleep(_POLL_SECONDS)
     return f"the operator did not answer within {timeout:g} s; does one lead?"
@@ -137,8 +136,9 @@ def _held(profile: ProfileObject, name: str) -> str:
     return ""
 
 
-def _pass_of(profile: ProfileObject) -> Any:
-    return (profile.status.get("nodeGC") or {}).get("lastPass")
+def _approval_in(profile: ProfileObject) -> Any:
+    """The approval that the last pass knew of: an earlier pass says nothing of ours."""
+    return (profile.status.get("nodeGC") or {}).get("approved")
 
 
 def _profile(cluster: Live, backend: str) -> ProfileObject:

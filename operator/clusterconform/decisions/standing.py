@@ -40,11 +40,13 @@ class LastPass:
         report: What it did.
         mode: What it was allowed to do.
         at: When it began.
+        approved: The node that it knew to be approved by a person, as name and uid, or None.
     """
 
     report: PassReport
     mode: ReapingMode
     at: datetime
+    approved: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,9 @@ def reaping_status(standing: Standing) -> Mapping[str, Any]:
         "reapedInWindow": report.spent,
         "budgetLeft": report.budget_left,
     }
+    if standing.last.approved is not None:
+        # Whoever approved waits for the pass that knew of it, and for no earlier one.
+        status["approved"] = "/".join(standing.last.approved)
     if report.deleted:
         status["deleted"] = list(report.deleted[:HELD])
     held_nodes = (*report.held, *report.survey.undecided)

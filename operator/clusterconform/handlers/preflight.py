@@ -25,6 +25,7 @@ WRITTEN_PATHS: Final = (
     "status.nodes.unidentified",
     "status.nodes.stale",
     "status.nodeGC.lastPass",
+    "status.nodeGC.approved",
     "status.nodeGC.held.until",
     "status.nodeGC.settings.requireFence",
     "status.runtimeProbe.held",

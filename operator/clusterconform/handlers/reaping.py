@@ -206,7 +206,7 @@ class Reaper:
         )
         report = await self._drive(fleet)
         self._memory, self._trusted = report.memory, 0.0
-        self._last = LastPass(report=report, mode=mode, at=now.wall)
+        self._last = LastPass(report=report, mode=mode, at=now.wall, approved=fleet.approved)
         self._tell(report, mode, agents.backend)
         self._measure(report, mode, now.wall)
         self._measure_standing(agents)

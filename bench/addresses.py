@@ -214,7 +214,7 @@ def _mode(mode: str) -> dict[str, Any]:
 def _requests(staged: Scene, user: str) -> int:
     """PATCHes of a node's status by ``user``, from the audit log."""
     found = 0
-    for line in staged.plane.audit_log.read_text().splitlines():
+    for line in staged.plane.audit_lines():
         entry = msgspec.json.decode(line)
         mine = entry["user"]["username"].startswith(user) and entry["verb"] == "patch"
         found += mine and entry.get("objectRef", {}).get("subresource") == "status"

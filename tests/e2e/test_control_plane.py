@@ -85,7 +85,7 @@ def test_requests_are_recorded_when_they_are_done(plane: ControlPlane) -> None:
         plane.admin.get("/api/v1/nodes/nobody-knows")
 
     def recorded() -> list[dict[str, Any]]:
-        events = map(json.loads, plane.audit_log.read_text().splitlines())
+        events = map(json.loads, plane.audit_lines())
         return [event for event in events if event["requestURI"] == "/api/v1/nodes/nobody-knows"]
 
     wait_until(lambda: bool(recorded()), what="the request is in the audit log", seconds=10)

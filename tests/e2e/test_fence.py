@@ -386,7 +386,7 @@ def test_a_kubelet_does_not_notice(fenced: Fenced) -> None:
     what = "the kubelet has put its addresses back"
     wait_until(lambda: status()["addresses"] == own, what=what, seconds=60, programs=[kubelet])
     kubelet.kill()
-    log = [json.loads(line) for line in fenced.plane.audit_log.read_text().splitlines()]
+    log = [json.loads(line) for line in fenced.plane.audit_lines()]
     own_writes = [
         entry["responseStatus"]["code"]
         for entry in log

@@ -209,7 +209,7 @@ class World:
 
     def requests(self, user: str = "system:serviceaccount:clusterconform-system:clusterconform") -> list[Any]:
         """What the audit log holds of ``user``'s requests, in order."""
-        entries = [json.loads(line) for line in self.plane.audit_log.read_text().splitlines() if line.strip()]
+        entries = [json.loads(line) for line in self.plane.audit_lines()]
         return [entry for entry in entries if entry["user"]["username"] == user]
 
     def writes_to(self, name: str) -> list[Any]:

@@ -40,9 +40,8 @@ PATIENT: Final = ("--retry-period", "500ms")
 HASTY: Final = ("--lease-duration", "6s", "--renew-deadline", "4.5s", *PATIENT)
 WINDOW: Final = timedelta(hours=1)
 MOST: Final = 100
-# Nothing else is written on a node, so that all requests for one are of a pass.
+# No addresses and no marks of a probe, so that what is read of a node is read by a pass.
 _QUIET: Final[Json] = {
-    "enforcement": "Observe",
     "addressReconcile": {"mode": "Off"},
     "runtimeProbe": {"mode": "Off"},
 }
@@ -68,6 +67,8 @@ def kind_of(exchange: Exchange) -> str:
     if path == LEDGER:
         return f"{method} ledger"
     if path.startswith(f"{NODES}/") and path.count("/") == NODES.count("/") + 1:
+        if method == "PATCH":
+            return ""  # its identity, which is not a pass's business
         dry = method == "DELETE" and "dryRun" in (exchange.body or {})
         return "try" if dry else f"{method} node"
     return "GET lease" if f"/namespaces/{LEASES_NAMESPACE}/leases/" in path else ""

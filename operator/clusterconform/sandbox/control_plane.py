@@ -46,6 +46,11 @@ _REQUESTS_IN_FLIGHT: Final = 3000
 _TOKEN_SECONDS: Final = 24 * 3600
 
 
+def whole_lines(text: bytes) -> list[bytes]:
+    """The lines of a file that a program is writing, without the last one where it has not ended yet."""
+    return text.split(b"\n")[:-1]
+
+
 class ControlPlane:
     """A control plane that runs from ``start`` (or ``with``) to ``stop``.
 
@@ -120,6 +125,10 @@ class ControlPlane:
     def audit_log(self) -> Path:
         """The file with one JSON event per request and stage, if ``audit`` was asked for."""
         return self.directory / "audit.log"
+
+    def audit_lines(self) -> list[bytes]:
+        """The events in ``audit_log``, without one that the API server is in the middle of writing."""
+        return whole_lines(self.audit_log.read_bytes())
 
     def start(self) -> None:
         """Start etcd and the API server, and wait until the API is ready.

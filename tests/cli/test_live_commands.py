@@ -345,6 +345,13 @@ def test_the_ledger_is_cut_by_time_and_node(
     assert "1 lines cannot be read" in done.stderr
 
 
+def test_a_deletion_whose_outcome_nobody_saw_is_said_to_be_unknown(server: StandIn) -> None:
+    line = '{"at":"2026-08-01T12:00:00Z","event":"intended","node":"elm-22222222","uid":"uid-2"}\n'
+    server.objects[LEDGER]["data"]["ledger.jsonl"] += line
+    rows = run(server, "ledger").stdout.splitlines()
+    assert ["elm-22222222" in row for row in rows if "no outcome is known" in row] == [True]
+
+
 def test_a_ledger_that_is_not_there_is_empty(server: StandIn) -> None:
     del server.objects[LEDGER]
     assert value(run(server, "ledger", "-o", "json")) == []

@@ -15,7 +15,9 @@ from clusterconform.decisions.approval import Prospect, prospect
 NOW = Moment(wall=START, uptime=1e6)
 
 
-def profiles(*, mode: str | None = "Live", held: tuple[str, str] | None = None) -> list[ProfileObject]:
+def profiles(
+    *, mode: str | None = "Live", held: tuple[str, str] | None = None, doubt: str | None = None
+) -> list[ProfileObject]:
     """The built-in ones; the agent's tells what reaping does."""
     found = []
     for profile in MATRIX.values():
@@ -24,7 +26,8 @@ def profiles(*, mode: str | None = "Live", held: tuple[str, str] | None = None) 
             conditions = [{"type": "ReapingAllowed", "status": "True", "reason": "GuardsPass", "message": "none"}]
             if held is not None:
                 conditions = [{"type": "ReapingAllowed", "status": "False", "reason": held[0], "message": held[1]}]
-            reaping = {} if mode is None else {"nodeGC": {"mode": mode, "limitedBy": "--bound"}}
+            block = {"mode": mode, "limitedBy": "--bound", **({"lastDoubt": doubt} if doubt else {})}
+            reaping = {} if mode is None else {"nodeGC": block}
             manifest = {**manifest, "status": {"conditions": conditions, **reaping}}
         found.append(read_profile(manifest))
     return found
@@ -40,9 +43,12 @@ def test_a_dead_agent_that_nothing_holds_would_go() -> None:
     assert found.since is not None
 
 
-@pytest.mark.parametrize("reason", ["MassStale", "DailyLimit", "Untrusted"])
-def test_an_approval_overrides_three_guards(reason: str) -> None:
-    found = asked(dead(), held=(reason, "too many"))
+@pytest.mark.parametrize(
+    ("reason", "doubt"),
+    [("MassStale", "MassStale"), ("DailyLimit", None), ("DailyLimit", "ClockSkew"), ("Untrusted", "MassStale")],
+)
+def test_an_approval_overrides_three_guards(reason: str, doubt: str | None) -> None:
+    found = asked(dead(), held=(reason, "too many"), doubt=doubt)
     assert (found.objection, found.held, found.held_message) == ("", reason, "too many")
 
 
@@ -51,6 +57,12 @@ def test_an_approval_overrides_three_guards(reason: str) -> None:
 )
 def test_an_approval_overrides_no_other_guard(reason: str) -> None:
     assert asked(dead(), held=(reason, "because")).objection == f"{reason}: because; no approval overrides this"
+
+
+@pytest.mark.parametrize("doubt", ["ClockSkew", "LedgerUnreadable", None, "rubbish"])
+def test_a_doubt_that_was_no_mass_outage_is_not_overridden(doubt: str | None) -> None:
+    found = asked(dead(), held=("Untrusted", "too early"), doubt=doubt)
+    assert found.objection == "Untrusted: too early; no approval overrides this"
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,9 @@ def test_after_a_doubt_trust_is_shown_once_it_is_earned_and_since_then() -> None
     for seconds, since in ((0.0, None), (grace - 1, None), (grace + HOUR, "2026-08-01T11:00:00Z")):
         trust = write_trust(replace(doubted(Reason.MASS_STALE), seconds=seconds))
         report = after(cluster=Cluster(ready_fleet(2), trust=trust))
-        assert reaping_status(standing(report)).get("trustedSince") == since
+        status = reaping_status(standing(report))
+        assert status.get("trustedSince") == since
+        assert status.get("lastDoubt") == (None if since else "MassStale")
 
 
 def test_a_profile_that_only_observes_deletes_nothing() -> None:

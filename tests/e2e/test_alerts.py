@@ -27,12 +27,25 @@ WELL: Final = {
     'clusterconform_leader{instance="b"}': "0x2000",
     "clusterconform_ledger_bytes": "1000x2000",
     "clusterconform_nodes_terminating": "0x2000",
+    'clusterconform_sync_age_seconds{instance="a"}': "60x2000",
+    # A standby has never listed anything, and should not.
+    'clusterconform_sync_age_seconds{instance="b"}': "-1x2000",
+    'clusterconform_node_stream_age_seconds{instance="a"}': "1x2000",
+    'clusterconform_agent_runtimes{verdict="ready"}': "3x2000",
+    'clusterconform_agent_endpoints{reason="EndpointPublished"}': "3x2000",
+    'clusterconform_agent_endpoints{reason="Ghost"}': "1x2000",
+    'clusterconform_agent_streaming{cause="StreamingVerified"}': "3x2000",
+    'clusterconform_agent_streaming{cause="NotTried"}': "1x2000",
 }
 RINGING: Final = {
     "ClusterconformReapingHeld": ('clusterconform_reaping_held_nodes{reason="MassStale"}', "3x2000", 1441),
     "ClusterconformNoLeader": ('clusterconform_leader{instance="a"}', "0x2000", 6),
     "ClusterconformLedgerFull": ("clusterconform_ledger_bytes", "250000x2000", 11),
     "ClusterconformNodeStuckTerminating": ("clusterconform_nodes_terminating", "1x2000", 61),
+    "ClusterconformOutOfTouch": ('clusterconform_sync_age_seconds{instance="a"}', "3000x2000", 11),
+    "ClusterconformRuntimeUnavailable": ('clusterconform_agent_runtimes{verdict="unavailable"}', "1x2000", 16),
+    "ClusterconformEndpointWithheld": ('clusterconform_agent_endpoints{reason="PortCollision"}', "1x2000", 16),
+    "ClusterconformKubeletUnreachable": ('clusterconform_agent_streaming{cause="TimedOut"}', "1x2000", 16),
 }
 
 

@@ -315,6 +315,7 @@ STATUS: Final[Json] = {
         "reapedInWindow": 2,
         "budgetLeft": 1,
         "trustedSince": "2026-08-01T11:00:00Z",
+        "lastDoubt": "MassStale",
         "nextPass": "2026-08-01T13:00:00Z",
     },
     "samples": [

@@ -34,7 +34,7 @@ def addresses(world: World, name: str = AGENT) -> list[Json]:
 
 
 def reason(world: World, name: str = AGENT) -> Reason:
-    return world.nodes.roll.addresses[name].finding.reason
+    return world.nodes.roll.views[name].address.finding.reason
 
 
 def endpoint_writes(world: World) -> int:

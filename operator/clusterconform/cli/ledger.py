@@ -11,7 +11,7 @@ from clusterconform.cli.formats import output_option, print_value, table_text
 from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.names import LEDGER_CONFIGMAP, LEDGER_KEY, NAMESPACE
 from clusterconform.contract.times import Duration, parse_time
-from clusterconform.decisions.ledger import Entry, malformed, read_ledger, write_line
+from clusterconform.decisions.ledger import Entry, LedgerLine, malformed, read_ledger, unanswered, write_line
 
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LEDGER_CONFIGMAP}"
 _PERIOD_SECONDS: Final = 2.0
@@ -64,7 +64,7 @@ def ledger(
         except KeyboardInterrupt:  # the way to end it
             return
     elif output == "table":
-        click.echo(_table(chosen))
+        click.echo(_table(chosen, unanswered(entries)))
     else:
         print_value([_as_value(entry) for entry in chosen], output)
     if damaged := malformed(entries):
@@ -104,7 +104,7 @@ def _as_value(entry: Entry) -> Mapping[str, Any]:
     return {"malformed": entry.text} if entry.line is None else msgspec.to_builtins(entry.line)
 
 
-def _table(entries: Sequence[Entry]) -> str:
+def _table(entries: Sequence[Entry], open_lines: Sequence[LedgerLine]) -> str:
     if not entries:
         return "nothing is written there"
     heads = ("AT", "EVENT", "NODE", "NOT READY SINCE", "DETAIL")
@@ -116,16 +116,15 @@ def _table(entries: Sequence[Entry]) -> str:
             entry.line.event,
             entry.line.node or "-",
             entry.line.not_ready_since or "-",
-            _detail(entry),
+            _detail(entry.line, unknown=entry.line in open_lines),
         )
         for entry in entries
     ]
     return table_text(heads, rows)
 
 
-def _detail(entry: Entry) -> str:
-    line = entry.line
-    if line is None:
-        return ""
+def _detail(line: LedgerLine, *, unknown: bool) -> str:
     counts = f"{line.stale} stale of {line.scope}" if line.stale and line.scope else ""
-    return "; ".join(part for part in (line.detail, counts) if part) or "-"
+    # It counts as a deletion until its window is over.
+    outcome = "no outcome is known" if unknown else ""
+    return "; ".join(part for part in (line.detail, counts, outcome) if part) or "-"

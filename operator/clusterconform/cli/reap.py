@@ -17,6 +17,7 @@ from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.facts import UnreadableNodeError
 from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, LEASES_NAMESPACE, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
+from clusterconform.contract.reported import held_row, reaping_of
 from clusterconform.contract.times import format_time, parse_time
 from clusterconform.decisions.approval import Prospect, prospect
 from clusterconform.effects.clock import Clock
@@ -128,17 +129,16 @@ def _await(cluster: Live, name: str, found: Prospect, timeout: float) -> str:
 
 def _held(profile: ProfileObject, name: str) -> str:
     """What the last pass held the node for; empty where it says nothing."""
-    reaping = profile.status.get("nodeGC") or {}
-    for entry in reaping.get("held") or ():
-        if entry.get("name") == name:
-            until = parse_time(entry.get("until"))
-            return f"{entry.get('reason')}" + (f", at least until {format_time(until)}" if until else "")
-    return ""
+    row = held_row(profile.status, name)
+    if row is None:
+        return ""
+    until = parse_time(row.get("until"))
+    return f"{row.get('reason')}" + (f", at least until {format_time(until)}" if until else "")
 
 
 def _approval_in(profile: ProfileObject) -> Any:
     """The approval that the last pass knew of: an earlier pass says nothing of ours."""
-    return (profile.status.get("nodeGC") or {}).get("approved")
+    return reaping_of(profile.status).get("approved")
 
 
 def _profile(cluster: Live, backend: str) -> ProfileObject:

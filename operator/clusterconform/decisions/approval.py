@@ -7,20 +7,19 @@ doubt, ``Untrusted``. It never overrides what the node, its Lease, the clock, th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from clusterconform.contract.memory import EMPTY
 from clusterconform.contract.profile import ProfileObject
+from clusterconform.contract.reported import condition_of, reaping_of
 from clusterconform.contract.settings import ReapingMode
 from clusterconform.contract.times import Moment, format_time
-from clusterconform.contract.verdicts import Reason
 from clusterconform.contract.witness import read_fresh_node, read_lease
 from clusterconform.decisions import planning
+from clusterconform.decisions.fleet import overrides
 from clusterconform.decisions.gate import accept
 from clusterconform.decisions.rehearsal import agents_of
 from clusterconform.decisions.staleness import Outcome, confirm, judge
-
-OVERRIDABLE: Final = (Reason.MASS_STALE, Reason.DAILY_LIMIT, Reason.UNTRUSTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +84,19 @@ def prospect(
 
 
 def _held(status: Mapping[str, Any]) -> tuple[str | None, str]:
-    for seen in status.get("conditions") or ():
-        if seen.get("type") == "ReapingAllowed" and seen.get("status") != "True":
-            return str(seen.get("reason")), str(seen.get("message"))
-    return None, ""
+    seen = condition_of(status, "ReapingAllowed")
+    if not seen or seen.get("status") == "True":
+        return None, ""
+    return str(seen.get("reason")), str(seen.get("message"))
 
 
 def _objection(status: Mapping[str, Any], held: str | None, message: str) -> str:
-    reaping = status.get("nodeGC") or {}
+    reaping = reaping_of(status)
     mode = reaping.get("mode")
     if mode is None:
         return "no operator has told yet what it reaps; is one running?"
     if mode != ReapingMode.LIVE:
         return f"reaping is {mode} by {reaping.get('limitedBy')}"
-    if held is not None and held not in OVERRIDABLE:
+    if held is not None and not overrides(held, reaping.get("lastDoubt")):
         return f"{held}: {message}; no approval overrides this"
     return ""

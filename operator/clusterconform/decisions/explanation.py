@@ -14,6 +14,7 @@ from clusterconform.contract.memory import EMPTY, NodeMemory
 from clusterconform.contract.objects import Path
 from clusterconform.contract.plan import Plan
 from clusterconform.contract.profile import Capability, ProfileObject, RuntimeProfile
+from clusterconform.contract.reported import condition_of, held_row, reaping_of
 from clusterconform.contract.times import Moment, format_time
 from clusterconform.contract.verdicts import Catalogue, Finding, IdentityKind, Reason
 from clusterconform.contract.witness import LeaseFacts, read_fresh_node, read_lease
@@ -152,10 +153,8 @@ def _capabilities(look: Look, profile: RuntimeProfile | None, sight: Sight) -> S
     ]
 
 
-def _endpoint(look: Look) -> Json | None:
+def _endpoint(look: Look) -> Json:
     verdict = look.decision.address
-    if verdict is None:
-        return None
     return {
         **addresses.as_values(verdict),
         "message": verdict.finding.message,
@@ -185,7 +184,7 @@ def _reaping(look: Look, sight: Sight, catalogue: Catalogue, answer: Staleness |
     answer = _heard(answer, look, sight, catalogue)
     agents = agents_of(catalogue)
     status = _status_of(sight.world.profiles, agents.backend if agents else "")
-    held = next((row for row in _rows(_block(status), "held") if row.get("name") == look.facts.name), None)
+    held = held_row(status, look.facts.name)
     return {
         "candidate": answer.outcome is Outcome.STALE,
         "staleness": answer.outcome.value,
@@ -194,7 +193,7 @@ def _reaping(look: Look, sight: Sight, catalogue: Catalogue, answer: Staleness |
         "since": _time(answer.since),
         "until": _time(answer.until),
         "held": {"reason": held.get("reason"), "until": held.get("until")} if held else None,
-        "asOf": _block(status).get("lastPass"),
+        "asOf": reaping_of(status).get("lastPass"),
         "guard": _guard(status) if answer.outcome is Outcome.STALE else None,
     }
 
@@ -215,30 +214,20 @@ def _heard(answer: Staleness, look: Look, sight: Sight, catalogue: Catalogue) ->
 
 def _guard(status: Json) -> Json | None:
     """What the operator last said of the fleet's guards."""
-    seen = next((row for row in _rows(status, "conditions") if row.get("type") == "ReapingAllowed"), None)
-    if seen is None:
+    seen = condition_of(status, "ReapingAllowed")
+    if not seen:
         return None
     return {
         "allowed": seen.get("status") == "True",
         "reason": seen.get("reason"),
         "message": seen.get("message"),
         "since": seen.get("lastTransitionTime"),
-        "nextPass": _block(status).get("nextPass"),
+        "nextPass": reaping_of(status).get("nextPass"),
     }
 
 
 def _status_of(profiles: Iterable[ProfileObject], name: str) -> Json:
     return next((seen.status for seen in profiles if seen.name == name), {})
-
-
-def _block(status: Json) -> Json:
-    block = status.get("nodeGC")
-    return block if isinstance(block, Mapping) else {}
-
-
-def _rows(holder: Json, name: str) -> list[Json]:
-    rows = holder.get(name)
-    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
 def _time(at: datetime | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from clusterconform.contract.diagnosis import ClusterFacts, State, Trouble
 from clusterconform.contract.facts import READY
+from clusterconform.contract.reported import condition_of, held_in
 from clusterconform.contract.settings import AddressMode, NodeGC
 from clusterconform.contract.times import Moment, parse_time
 from clusterconform.contract.verdicts import ADVICE, Catalogue, Reason
@@ -15,7 +16,6 @@ from clusterconform.contract.workload import UnreadableWorkloadError, view_pod_s
 from clusterconform.contract.writers import last_writer
 from clusterconform.decisions.explanation import field_of, remembered
 from clusterconform.decisions.gate import accept
-from clusterconform.decisions.glance import condition_of
 from clusterconform.decisions.looking import Look, look_at
 from clusterconform.decisions.rehearsal import agents_of
 from clusterconform.decisions.sandbox import Runtime
@@ -137,7 +137,7 @@ def ports(fleet: Fleet) -> Iterator[Trouble]:
     """No two agents derive the same kubelet port."""
     for look in fleet.looks:
         address = look.decision.address
-        if address is not None and address.finding.reason is Reason.PORT_COLLISION:
+        if address.finding.reason is Reason.PORT_COLLISION:
             yield Trouble(
                 f"{look.facts.name}: {address.finding.message}",
                 "the port follows from the name of the host: give one of the two another, or widen portSlots "
@@ -155,9 +155,8 @@ def addresses(fleet: Fleet) -> Iterator[Trouble]:
         look.facts.name
         for look in fleet.looks
         if mode in {AddressMode.STATUS, AddressMode.PINNED}
-        and (address := look.decision.address) is not None
-        and address.publish
-        and not address.patched
+        and look.decision.address.publish
+        and not look.decision.address.patched
         and _K3S_INTERNAL_IP in (look.manifest["metadata"].get("annotations") or {})
     ]
     if fought:
@@ -268,7 +267,7 @@ def reaping(fleet: Fleet) -> Iterator[Trouble]:
         seen = condition_of(profile.status, "ReapingAllowed")
         reason = str(seen.get("reason"))
         if seen.get("status") == "False" and reason in _GUARDS:
-            held = [row.get("name") for row in (profile.status.get("nodeGC") or {}).get("held") or ()]
+            held = [row.get("name") for row in held_in(profile.status)]
             names = f"; held: {_names(map(str, held))}" if held else ""
             yield Trouble(f"{reason}: {seen.get('message')}{names}", _GUARDS[reason], State.WARNING)
 

@@ -298,12 +298,21 @@ def _allowed_today(fleet: Survey, policy: NodeGC, seen: Circumstances) -> int:
     return max(policy.max_deletes, share) - gone
 
 
+def overrides(refused: str | None, doubt: str | None) -> bool:
+    """Whether a person's approval of one node overrides a guard for it.
+
+    Args:
+        refused: The guard's reason.
+        doubt: The last doubt: where it was a clock, ``Untrusted`` holds for the approved node too.
+    """
+    if refused == Reason.UNTRUSTED:
+        return doubt == Reason.MASS_STALE
+    return refused in {Reason.MASS_STALE, Reason.DAILY_LIMIT}
+
+
 def _approved(fleet: Survey, seen: Circumstances) -> tuple[Candidate, ...]:
     return tuple(candidate for candidate in fleet.candidates if (candidate.name, candidate.uid) == seen.approved)
 
 
 def _is_overridden(refusal: Admission, fleet: Survey, seen: Circumstances) -> bool:
-    overridable = refusal.refused in {Reason.MASS_STALE, Reason.DAILY_LIMIT} or (
-        refusal.refused is Reason.UNTRUSTED and seen.trust.cause is Reason.MASS_STALE
-    )
-    return overridable and bool(_approved(fleet, seen))
+    return overrides(refusal.refused, seen.trust.cause) and bool(_approved(fleet, seen))

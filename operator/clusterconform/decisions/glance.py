@@ -8,6 +8,7 @@ from typing import Any, Final
 from clusterconform.contract.lease import LeaseRecord
 from clusterconform.contract.names import FIELD_MANAGER
 from clusterconform.contract.profile import ProfileObject, Refusal
+from clusterconform.contract.reported import condition_of, held_in, reaping_of
 from clusterconform.contract.times import format_time, parse_time
 from clusterconform.contract.writers import managed_fields
 
@@ -90,13 +91,13 @@ def _profile(profile: ProfileObject) -> Json:
         "reason": ready.get("reason", "EvidenceIncomplete"),
         "message": ready.get("message", "no operator has reported on it yet"),
         "nodes": {name: counts.get(name, 0) for name in _COUNTS},
-        "held": len(_list(_block(profile.status), "held")),
+        "held": len(held_in(profile.status)),
         "observed": profile.status.get("observedGeneration", 0) == profile.generation,
     }
 
 
 def _reaping(profile: ProfileObject) -> Json | None:
-    block = _block(profile.status)
+    block = reaping_of(profile.status)
     allowed = condition_of(profile.status, "ReapingAllowed")
     if not block and not allowed:
         return None
@@ -110,7 +111,9 @@ def _reaping(profile: ProfileObject) -> Json | None:
         "since": allowed.get("lastTransitionTime"),
         "eligible": block.get("eligible"),
         "stale": block.get("stale"),
-        "held": [{key: row[key] for key in ("name", "reason", "until") if key in row} for row in _held(block)],
+        "held": [
+            {key: row[key] for key in ("name", "reason", "until") if key in row} for row in held_in(profile.status)
+        ],
         "reapedInWindow": block.get("reapedInWindow"),
         "budgetLeft": block.get("budgetLeft"),
         "trustedSince": block.get("trustedSince"),
@@ -136,10 +139,6 @@ def _agents(profile: ProfileObject) -> Json | None:
     }
 
 
-def _held(block: Json) -> list[Json]:
-    return [row for row in _list(block, "held") if isinstance(row, Mapping)]
-
-
 def _last_report(manifests: Iterable[Json]) -> str | None:
     times = [
         at
@@ -150,21 +149,3 @@ def _last_report(manifests: Iterable[Json]) -> str | None:
         and (at := parse_time(entry.get("time"))) is not None
     ]
     return format_time(max(times)) if times else None
-
-
-def condition_of(status: Json, kind: str) -> Json:
-    """The condition of type ``kind`` in ``status``; empty where there is none."""
-    for seen in _list(status, "conditions"):
-        if isinstance(seen, Mapping) and seen.get("type") == kind:
-            return seen
-    return {}
-
-
-def _block(status: Json) -> Json:
-    block = status.get("nodeGC")
-    return block if isinstance(block, Mapping) else {}
-
-
-def _list(holder: Json, name: str) -> list[Any]:
-    found = holder.get(name)
-    return found if isinstance(found, list) else []

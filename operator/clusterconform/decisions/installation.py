@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from clusterconform.contract.diagnosis import Access, ClusterFacts, State, Trouble
 from clusterconform.contract.names import NAMESPACE, SERVICE_ACCOUNT
+from clusterconform.contract.reported import reaping_of
 from clusterconform.contract.settings import AddressMode, NodeGC
 from clusterconform.contract.times import parse_time
 from clusterconform.decisions.gate import accept
@@ -65,8 +66,7 @@ def stream(facts: ClusterFacts) -> Iterator[Trouble]:
             yield Trouble(f"the leader has not seen the last edit of {which}", advice)
     agents = agents_of(accept(facts.profiles))
     status = next((seen.status for seen in facts.profiles if agents and seen.name == agents.backend), {})
-    block = status.get("nodeGC")
-    due = parse_time(block.get("nextPass")) if isinstance(block, Mapping) else None
+    due = parse_time(reaping_of(status).get("nextPass"))
     if due is not None and facts.now - due > timedelta(seconds=_REPORT_SECONDS):
         late = (facts.now - due).total_seconds()
         yield Trouble(f"the reaping pass is {late:.0f} s overdue", advice)

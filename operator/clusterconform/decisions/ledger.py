@@ -127,7 +127,7 @@ def _unbounded(entries: Sequence[Entry], cutoff: datetime) -> set[int]:
 
 
 def unanswered(entries: Iterable[Entry]) -> list[LedgerLine]:
-    """The intentions that no later line has settled; a GET can: 404 or another uid means deleted."""
+    """The intentions that no later line has settled: whether the node went by them nobody has seen."""
     open_lines: dict[tuple[str, str], LedgerLine] = {}
     for entry in entries:
         if entry.line is None:

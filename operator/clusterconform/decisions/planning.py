@@ -49,15 +49,15 @@ class Decision:
         verdict: Whether it conforms, and why not.
         plan: What is to be written now.
         memory: What is to be remembered.
-        recheck_after: Seconds after which the answer may differ although nothing changed; None for never.
         address: Where its endpoint stands.
+        recheck_after: Seconds after which the answer may differ although nothing changed; None for never.
     """
 
     verdict: NodeVerdict
     plan: Plan
     memory: NodeMemory
+    address: AddressVerdict
     recheck_after: float | None = None
-    address: AddressVerdict | None = None
 
 
 def decide(
@@ -77,12 +77,23 @@ def decide(
     made = _conform(node, identity, catalogue, memory, now=now, extra=extra)
     waits = [wait for wait in (made.recheck_after, *extra.waits) if wait is not None]
     verdict = judge_address(node, around.endpoint, around.mode, around.outside)
-    return replace(
-        made,
+    return Decision(
+        verdict=made.verdict,
         plan=replace(made.plan, endpoint=extra.endpoint),
-        recheck_after=min(waits, default=None),
+        memory=made.memory,
         address=hindered(verdict, made.memory),
+        recheck_after=min(waits, default=None),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Conformed:
+    """What follows from a node's conformance alone, without its endpoint."""
+
+    verdict: NodeVerdict
+    plan: Plan
+    memory: NodeMemory
+    recheck_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +125,7 @@ def _extra(
 
 def _conform(
     node: NodeFacts, identity: Identity, catalogue: Catalogue, memory: NodeMemory, *, now: Moment, extra: _Extra
-) -> Decision:
+) -> _Conformed:
     profile = identity.profile
     managed = identity.kind is IdentityKind.MANAGED and profile is not None
     drifts = drifts_of(node, profile) if managed and profile else []
@@ -141,7 +152,7 @@ def _conform(
 
 def _released(
     node: NodeFacts, verdict: NodeVerdict, memory: NodeMemory, now: Moment, *, why: str, extra: _Extra
-) -> Decision:
+) -> _Conformed:
     """What is left to do on a node that no profile keeps to its contract."""
     condition = None if node.terminating else conditions.released(node, why, now)
     # Timers start afresh when enforcement comes back; quarrels do not, or flipping the claim would end them.
@@ -150,7 +161,7 @@ def _released(
     memory = contention.amiss(memory, [drift.mark for drift in extra.drifts], now.uptime)
     marks = _patch(node, [drift for drift in extra.drifts if drift.mark not in memory.contested])
     memory = _still_rejected(memory, marks)
-    return Decision(
+    return _Conformed(
         verdict=verdict,
         plan=Plan(marks=None if memory.rejected is not None else marks, condition=condition),
         memory=memory,
@@ -169,7 +180,9 @@ class _Amiss:
     flaws: list[Finding]
 
 
-def _enforce(node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment) -> Decision:
+def _enforce(
+    node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: NodeMemory, now: Moment
+) -> _Conformed:
     marks = _patch(node, [*amiss.drifts, *amiss.extra])
     memory = _still_rejected(memory, marks)
     blocked = list(amiss.blocked)
@@ -185,7 +198,7 @@ def _enforce(node: NodeFacts, profile: RuntimeProfile, amiss: _Amiss, memory: No
     condition, recheck = _condition(node, profile, _Words(blocked, findings, advice), memory, now)
     condition, memory = _unless_contested(condition, memory, now)
     waits = [wait for wait in (recheck, _rests(memory, now)) if wait is not None]
-    return Decision(
+    return _Conformed(
         verdict=verdict,
         plan=Plan(marks=None if memory.rejected is not None else marks, condition=condition),
         memory=memory,

@@ -61,9 +61,9 @@ def simulate(world: World, now: Moment, passes: Sequence[Any] | None = None) -> 
         "nodes": [_node(look, catalogue, now, answers) for look in looks],
         "profiles": [_profile(profile, catalogue) for profile in world.profiles],
         "diagnostics": [
-            addresses.diagnostics(look.facts, verdict)
+            addresses.diagnostics(look.facts, look.decision.address)
             for look in sorted(looks, key=lambda look: look.facts.name)
-            if (verdict := look.decision.address) is not None and verdict.endpoint is not None
+            if look.decision.address.endpoint is not None
         ],
     }
     rehearsal = Rehearsal(world.nodes, world.leases, world.ledger)
@@ -192,7 +192,7 @@ def _node(look: Look, catalogue: Catalogue, now: Moment, answers: Mapping[str, S
         "conformant": verdict.conformant,
         "reasons": _reasons(verdict),
         "staleness": _staleness(answers.get(name)),
-        "endpoint": addresses.as_values(look.decision.address) if look.decision.address else None,
+        "endpoint": addresses.as_values(look.decision.address),
         "probe": _probe(look),
         "requests": [
             {

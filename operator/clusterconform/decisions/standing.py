@@ -125,6 +125,8 @@ def reaping_status(standing: Standing) -> Mapping[str, Any]:
     if report.trust.is_earned(grace):
         over = report.trust.seconds - (grace if report.trust.cause else 0.0)
         status["trustedSince"] = format_time(at - timedelta(seconds=over))
+    elif report.trust.cause is not None:
+        status["lastDoubt"] = report.trust.cause.value
     return status
 
 

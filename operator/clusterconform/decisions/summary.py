@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from clusterconform.contract.facts import NodeFacts
 from clusterconform.contract.profile import ProfileObject, Refusal
+from clusterconform.contract.reported import condition_of
 from clusterconform.contract.times import format_time
 from clusterconform.contract.verdicts import (
     ADVICE,
@@ -174,14 +175,7 @@ def _ready(
 
 
 def _condition(profile: ProfileObject, kind: str, status: str, finding: Finding, *, now: datetime) -> Any:
-    seen = next(
-        (
-            entry
-            for entry in profile.status.get("conditions") or ()
-            if isinstance(entry, Mapping) and entry.get("type") == kind
-        ),
-        {},
-    )
+    seen = condition_of(profile.status, kind)
     kept = seen.get("lastTransitionTime") if seen.get("status") == status else None
     return {
         "type": kind,

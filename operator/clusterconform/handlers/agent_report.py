@@ -33,22 +33,23 @@ class AgentReport:
         agents = self._roll.agents
         if agents.profile is None or agents.profile.backend != backend:
             return None
-        places = {name: seen for name, seen in self._roll.addresses.items() if seen.endpoint is not None}
-        runtimes, causes, held = count_probes(self._roll.probes.values())
+        placed = [view for view in self._roll.views.values() if view.address.endpoint is not None]
+        probes = self._roll.probes
+        runtimes, causes, held = count_probes(probes.values())
         trials = self._verifier.trials
         probed = agents.probing.mode is not ProbeMode.OFF
         failed = next((trial for trial in trials.values() if not trial.verified), None)
         standing = AgentStanding(
             addressing=agents.addressing,
             probing=agents.probing,
-            endpoints=Counter(self._roll.settled.get(name, seen.finding.reason) for name, seen in places.items()),
-            real=sum(bool(seen.real) for seen in places.values()),
+            endpoints=Counter(view.settled for view in placed),
+            real=sum(bool(view.address.real) for view in placed),
             unpinned=self._pinning.missing,
             runtimes=runtimes,
             causes=causes,
             held=held,
             trouble=self._keeper.trouble,
-            streaming=streaming.counts(trials, len(self._roll.probes)) if self._verifier.on and probed else None,
+            streaming=streaming.counts(trials, len(probes)) if self._verifier.on and probed else None,
             words=failed.cause.message if failed is not None else "",
         )
         self._count(standing)

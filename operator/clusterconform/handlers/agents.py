@@ -7,8 +7,8 @@ from clusterconform.contract.facts import NodeFacts
 from clusterconform.contract.names import ENDPOINT_ANNOTATION
 from clusterconform.contract.probe import ProbeFacts
 from clusterconform.contract.times import Moment
-from clusterconform.contract.verdicts import Finding, Reason
 from clusterconform.decisions.addresses import AddressVerdict
+from clusterconform.decisions.agent_news import AgentView, Warned, is_news, view_of, warnings
 from clusterconform.decisions.agents import Agents
 from clusterconform.decisions.sandbox import ProbeVerdict
 from clusterconform.decisions.surroundings import Surroundings
@@ -16,27 +16,13 @@ from clusterconform.handlers.cache import Cache
 
 # A node that is held because too many would be tainted is looked at again, for the others may have recovered.
 HELD_SECONDS: Final = 30.0
-FLICKER_SECONDS: Final = 5.0
-_WARNED: Final = frozenset(
-    {
-        Reason.PORT_COLLISION,
-        Reason.ADDRESS_CONTESTED,
-        Reason.ADDRESSES_EXHAUSTED,
-        Reason.WRITE_REJECTED,
-        Reason.RUNTIME_UNAVAILABLE,
-        Reason.MASS_UNAVAILABLE,
-    }
-)
 
 
 class AgentRoll:
     """Keeps the book of agents for the catalogue in force, and the last verdicts on each.
 
     Attributes:
-        addresses: By name, where the endpoint of each node stands.
-        probes: By name, what the probe says of each agent.
-        settled: By name, the same in a word; what was published counts as such for some seconds more, since in
-            mode Status the kubelet takes each address away about every 10 s for some milliseconds.
+        views: By name, each node as it was last looked at.
         unpinned: Called when an address vanished although it is recorded for the policy.
     """
 
@@ -45,11 +31,8 @@ class AgentRoll:
         self._cache = cache
         self._agents = Agents(cache.catalogue)
         self._pods: dict[str, ProbeFacts] = {}
-        self.addresses: dict[str, AddressVerdict] = {}
-        self.probes: dict[str, ProbeVerdict] = {}
-        self.settled: dict[str, Reason] = {}
+        self.views: dict[str, AgentView] = {}
         self.unpinned: Callable[[], None] = lambda: None
-        self._missing: dict[str, float] = {}
 
     @property
     def agents(self) -> Agents:
@@ -70,10 +53,7 @@ class AgentRoll:
 
     def forget(self, name: str) -> set[str]:
         """Forget a node; gives whose endpoint may have changed by it."""
-        self.addresses.pop(name, None)
-        self.probes.pop(name, None)
-        self.settled.pop(name, None)
-        self._missing.pop(name, None)
+        self.views.pop(name, None)
         return self.agents.forget(name)
 
     def take_pod(self, pod: ProbeFacts) -> set[str]:
@@ -101,46 +81,20 @@ class AgentRoll:
         """All probe pods as last seen."""
         return self._pods.values()
 
-    def note(
-        self, node: NodeFacts, address: AddressVerdict | None, probe: ProbeVerdict | None, now: Moment
-    ) -> tuple[bool, list[Finding]]:
-        """Remember the verdicts on ``node``; gives whether they are news, and what of it people should hear."""
-        settled = self.settled.get(node.name)
-        if address is not None:
-            self.settled[node.name] = self._settled(node, address, now.uptime)
-        before, probed = self.addresses.get(node.name), self.probes.get(node.name)
-        if address is not None:
-            self.addresses[node.name] = address
-        if probe is None:
-            self.probes.pop(node.name, None)
-        else:
-            self.probes[node.name] = probe
-        heard: list[Finding] = []
-        if address is not None and address.finding.reason in _WARNED and not _same(before, address):
-            heard.append(address.finding)
-        if (
-            address is not None
-            and address.publish
-            and address.real
-            and (before is None or before.real != address.real)
-        ):
-            message = f"kept behind ours: {', '.join(address.real) or 'none any more'}"
-            heard.append(Finding(Reason.REAL_EXTERNAL_IP, message))
-        if probe is not None and probe.cause.reason in _WARNED and not _same_cause(probed, probe):
-            heard.append(probe.cause)
-        real = (before.real if before else ()) != (address.real if address else ())
-        news = real or settled != self.settled.get(node.name) or not _same_cause(probed, probe)
-        return news, heard
+    @property
+    def probes(self) -> dict[str, ProbeVerdict]:
+        """By name, what the probe says of each agent that is probed."""
+        return {name: view.probe for name, view in self.views.items() if view.probe is not None}
 
-    def _settled(self, node: NodeFacts, address: AddressVerdict, uptime: float) -> Reason:
-        reason = address.finding.reason
-        if reason is not Reason.ENDPOINT_MISSING or self.settled.get(node.name) is not Reason.ENDPOINT_PUBLISHED:
-            self._missing.pop(node.name, None)
-            return reason
-        if ENDPOINT_ANNOTATION in node.annotations:
+    def note(
+        self, node: NodeFacts, address: AddressVerdict, probe: ProbeVerdict | None, now: Moment
+    ) -> tuple[bool, list[Warned]]:
+        """Remember the verdicts on ``node``; gives whether they are news, and what of it people should hear."""
+        before = self.views.get(node.name)
+        view = self.views[node.name] = view_of(before, address, probe, now.uptime)
+        if view.missing_since is not None and ENDPOINT_ANNOTATION in node.annotations:
             self.unpinned()
-        since = self._missing.setdefault(node.name, uptime)
-        return Reason.ENDPOINT_PUBLISHED if uptime - since < FLICKER_SECONDS else reason
+        return is_news(before, view), list(warnings(node.name, before, view))
 
 
 def wait_for(probe: ProbeVerdict | None) -> float | None:
@@ -148,16 +102,6 @@ def wait_for(probe: ProbeVerdict | None) -> float | None:
     if probe is None:
         return None
     return HELD_SECONDS if probe.held else probe.recheck_after
-
-
-def _same(before: AddressVerdict | None, now: AddressVerdict | None) -> bool:
-    return (before and (before.publish, before.finding.reason)) == (now and (now.publish, now.finding.reason))
-
-
-def _same_cause(before: ProbeVerdict | None, now: ProbeVerdict | None) -> bool:
-    return (before and (before.runtime, before.cause.reason, before.pod)) == (
-        now and (now.runtime, now.cause.reason, now.pod)
-    )
 
 
 def _version(pod: ProbeFacts) -> int:

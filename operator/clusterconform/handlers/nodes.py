@@ -149,15 +149,12 @@ class NodeReconciler:
         agent = self.roll.agents.profile
         if news and agent is not None:
             self._changed(agent.backend)
-        for finding in heard:
-            fields = {"node": node.name, "reason": finding.reason, "why": finding.message}
+        for warned in heard:
+            about, finding = self._cache.node(warned.node), warned.finding
+            fields = {"node": warned.node, "reason": finding.reason, "why": finding.message}
             log.warning("agent reported", extra={"fields": fields})
-            self._announce(node, "Warning", finding.reason, finding.message)
-            endpoint = decision.address.endpoint if decision.address is not None else None
-            holder = self._cache.node(endpoint.holder) if endpoint is not None else None
-            if finding.reason is Reason.PORT_COLLISION and holder is not None:
-                # Two machines are concerned, and whoever looks at the other one should see it too.
-                self._announce(holder, "Warning", finding.reason, f"{node.name} derives the same kubelet port")
+            if about is not None:
+                self._announce(about, "Warning", finding.reason, finding.message)
 
     def _announce(self, node: NodeFacts, kind: str, reason: Reason, message: str) -> None:
         reference = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}

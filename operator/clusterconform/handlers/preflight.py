@@ -26,6 +26,7 @@ WRITTEN_PATHS: Final = (
     "status.nodes.stale",
     "status.nodeGC.lastPass",
     "status.nodeGC.approved",
+    "status.nodeGC.lastDoubt",
     "status.nodeGC.held.until",
     "status.nodeGC.settings.requireFence",
     "status.runtimeProbe.held",

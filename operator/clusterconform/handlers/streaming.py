@@ -95,10 +95,10 @@ class StreamingVerifier:
 
     def _targets(self) -> dict[str, Target]:
         found = {}
-        for name, probe in self._roll.probes.items():
-            if probe.runtime is Runtime.READY and probe.pod:
-                address = self._roll.addresses.get(name)
-                endpoint = address.endpoint if address is not None and address.publish else None
+        for name, view in self._roll.views.items():
+            probe = view.probe
+            if probe is not None and probe.runtime is Runtime.READY and probe.pod:
+                endpoint = view.address.endpoint if view.address.publish else None
                 place = f"{endpoint.address}:{endpoint.port}" if endpoint is not None else ""
                 found[name] = Target(node=name, pod=probe.pod, endpoint=place)
         return found

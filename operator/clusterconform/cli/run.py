@@ -1,6 +1,7 @@
 """``clusterconform run``: the operator."""
 
 import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,11 @@ import click
 from clusterconform.contract.lease import LeaseTimings
 from clusterconform.contract.settings import Bound
 from clusterconform.contract.times import Duration
+
+# How much is allocated between two collections of cyclic garbage. Nodes are many objects that live for long and
+# hold no cycles: with the interpreter's 700, 10 and 10 the collector took 12 % of the CPU of a start and a mass
+# drift of 3,000 nodes, with these 4 %, and the peak of memory is the same (gc.callbacks, thread CPU time).
+_GC_THRESHOLDS = (10_000, 20, 20)
 
 
 class _Listen(click.ParamType[tuple[str, int]]):
@@ -122,6 +128,7 @@ def run(  # noqa: PLR0917 - click passes them by name
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     logs.configure(style=log_format, verbose=verbose)
+    gc.set_threshold(*_GC_THRESHOLDS)
     settings = Settings(
         kubeconfig=kubeconfig,
         context=context,

@@ -20,6 +20,7 @@ from bench import (
     one_drift,
     pure,
     reaping,
+    takeover,
 )
 from bench.options import Options
 from bench.report import Figure, sheets, shown
@@ -33,6 +34,7 @@ BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "heartbeats": heartbeats.measure,
     "mass-drift": mass_drift.measure,
     "addresses": addresses.measure,
+    "takeover": takeover.measure,
     "against-size": against_size.measure,
 }
 

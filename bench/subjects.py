@@ -60,6 +60,10 @@ def _kopf(file: str) -> Callable[[Path, int], list[str]]:
 
 
 OURS: Final = Subject(name="ours", command=_own())
+REPLICA: Final = Subject(
+    name="a replica", command=_own("--lease-duration", "15s", "--renew-deadline", "10s", "--retry-period", "2s")
+)
+"""Ours with the times of a default installation; it is not stopped for long, but ended."""
 WHOLE_STREAM: Final = Subject(name="ours, whole stream", command=_own("--whole-stream"))
 NAIVE: Final = Subject(name="naive Kopf", command=_kopf("naive_operator.py"), ours=False)
 TEXTBOOK: Final = Subject(name="textbook Kopf", command=_kopf("textbook_operator.py"), ours=False)
@@ -110,6 +114,10 @@ class Running:
         samples = [sample for family in families for sample in family.samples if sample.name == name]
         return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
+    def leads_synced(self) -> bool:
+        """Whether it leads, and knows all nodes and profiles since."""
+        return self.metric("clusterconform_leader") == 1 and self.metric("clusterconform_sync_age_seconds") >= 0
+
     def _answers(self, path: str) -> bool:
         try:
             self._get(path)
@@ -131,13 +139,13 @@ class Running:
 
 
 @contextmanager
-def running(scene: Scene, subject: Subject) -> Iterator[Running]:
-    """Start ``subject`` on ``scene``; it ends with the context."""
+def running(scene: Scene, subject: Subject, name: str = "") -> Iterator[Running]:
+    """Start ``subject`` on ``scene``, as ``name`` where more than one runs; it ends with the context."""
     port = scene.plane.ports.take()
     environment = scene.environment | {"KUBECONFIG": str(scene.kubeconfig)}
     started = time.monotonic()
     program = scene.plane.programs.start(
-        subject.name.replace(" ", "-"), subject.command(scene.kubeconfig, port), environment=environment
+        (name or subject.name).replace(" ", "-"), subject.command(scene.kubeconfig, port), environment=environment
     )
     try:
         yield Running(subject, program, port, started)

@@ -260,7 +260,9 @@ def test_rule_3_an_answer_without_an_intention_gives_nothing() -> None:
     assert spent(text_of(line(SKIPPED, 5), line(REJECTED, 6, "b"), line(DELETED, 7, "c")), 30) == 1
 
 
-@pytest.mark.parametrize("event", ["dry_run_deleted", "refused_mass_stale", "refused_clock_skew", "folded", "x"])
+@pytest.mark.parametrize(
+    "event", ["dry_run_deleted", "refused_mass_stale", "refused_clock_skew", "folded", "noted"]
+)
 def test_rule_3_nothing_else_counts(event: str) -> None:
     assert spent(text_of(json.dumps({**GOOD, "event": event, "scope": 50})), 30) == 0
 
@@ -339,3 +341,49 @@ def test_rule_5_a_text_with_half_a_character_is_folded_or_left_but_never_raises(
 def test_rule_5_intentions_of_long_ago_do_not_fill_the_ledger_for_ever() -> None:
     lines = [line(INTENDED, -100_000 + number, f"node-{number:06}") for number in range(3_000)]
     assert len(fold(text_of(*lines), START - DAY).encode()) <= ledger.SIZE
+
+
+# --- rule 6: what a newer version writes -------------------------------------------------------------------
+
+
+def foreign(minutes: float, node: str = "", **more: Any) -> str:
+    """A line of an event that this version does not know."""
+    at = (START + timedelta(minutes=minutes)).isoformat()
+    about = {"node": node, "uid": f"uid-{node}"} if node else {}
+    return json.dumps({"at": at, "event": "evacuated", **about, **more})
+
+
+def test_rule_6_a_line_of_an_unknown_event_is_spent_for_its_window_and_is_not_damaged() -> None:
+    text = text_of(foreign(10, "a", pods=[1]), foreign(20))
+    assert malformed(read_ledger(text)) == 0
+    assert (spent(text, 30), spent(text, 75), spent(text, 90)) == (2, 1, 0)
+
+
+def test_rule_6_what_is_told_of_one_node_in_words_known_and_unknown_is_one_deletion() -> None:
+    assert spent(text_of(line(INTENDED, 10), foreign(11, "a"), line(DELETED, 12)), 30) == 1
+
+
+@pytest.mark.parametrize("outcome", [SKIPPED, REJECTED])
+def test_rule_6_nothing_gives_it_back(outcome: LedgerEvent) -> None:
+    assert spent(text_of(foreign(10, "a"), line(INTENDED, 11), line(outcome, 12)), 30) == 1
+
+
+def test_rule_6_an_old_one_answers_no_later_intention() -> None:
+    assert spent(text_of(foreign(-120, "a"), line(INTENDED, 10)), 30) == 1
+
+
+@pytest.mark.usefixtures("folding")
+def test_rule_6_it_is_kept_as_it_stands_however_old() -> None:
+    old = foreign(-(10**5), "a", pods=[1, 2], tomorrow={"deep": ["x"]})
+    text = text_of(line(DELETED, -(10**5), "b"), old, line(DELETED, -9000, "c"))
+    once = fold(text, START - DAY)
+    assert old in once.splitlines()
+    assert fold(once, START - DAY) == once
+    assert [seen.line.event for seen in read_ledger(once) if seen.line] == ["folded", "folded", "evacuated"]
+
+
+@pytest.mark.usefixtures("folding")
+def test_a_known_line_with_more_keys_than_are_known_keeps_them() -> None:
+    text = text_of(json.dumps({**GOOD, "cost": 0.5, "why": {"deep": ["x"]}}))
+    assert append(fold(text, START - DAY), [line(DELETED, 5, "b")]).startswith(text)
+    assert spent(text, 30) == 1

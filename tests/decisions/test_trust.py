@@ -80,6 +80,15 @@ def test_what_cannot_be_read_is_no_trust(text: str) -> None:
     assert not read_trust(text).is_earned(GRACE)
 
 
+@pytest.mark.parametrize("cause", ["null", '"ClockSkew"', '"ACauseOfTomorrow"'])
+def test_what_a_newer_version_keeps_beside_it_goes_back_as_it_came(cause: str) -> None:
+    more = '"history":[1,2,{"x":1e999}],"großes":' + "9" * 400
+    trust = earned(read_trust(f'{{{more},"seconds":7,"cause":{cause}}}'), 5.0)
+    assert more in write_trust(trust)
+    assert more in write_trust(doubted(Reason.MASS_STALE, trust))
+    assert read_trust(write_trust(trust)) == trust
+
+
 @pytest.mark.parametrize("seconds", ["-5", "-1e9", "0"])
 def test_no_number_is_below_nothing(seconds: str) -> None:
     assert read_trust(f'{{"seconds": {seconds}, "cause": "ClockSkew"}}').seconds == 0.0

@@ -5,7 +5,6 @@ are the accepted ones of tests/data/crd/accepted.yaml, as far as that version to
 """
 
 import contextlib
-import copy
 import subprocess
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,8 +12,8 @@ from typing import Any, Final
 import pytest
 import yaml
 from operators import CRDS, PROFILES, PROGRAM, ROOT, World, operator
+from versions import CURRENT, apply_crd, newer, served
 
-from clusterconform.contract.names import CRD_NAME
 from clusterconform.contract.profile import Refusal, read_profile
 from clusterconform.handlers.preflight import missing_paths
 from clusterconform.sandbox.admin import RequestRefused
@@ -25,25 +24,8 @@ Json = dict[str, Any]
 
 TABLES: Final = ROOT / "tests" / "data" / "crd"
 EARLIEST: Final[Json] = yaml.safe_load((TABLES / "earliest.yaml").read_text())
-CURRENT: Final[Json] = yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text())
 ROWS: Final[list[Json]] = yaml.safe_load((TABLES / "accepted.yaml").read_text())["rows"]
 NAMESPACE: Final = yaml.safe_load((ROOT / "deploy" / "base" / "namespace.yaml").read_text())
-
-
-def apply_crd(plane: ControlPlane, crd: Json) -> None:
-    """As ``kubectl apply --server-side`` does."""
-    plane.admin.request(
-        "PATCH",
-        f"{CRDS}/{CRD_NAME}?fieldManager=upgrade&force=true",
-        crd,
-        content_type="application/apply-patch+yaml",
-    )
-
-
-def served(plane: ControlPlane, path: str) -> bool:
-    """Whether the API server stores ``path`` of a status; the schema follows a moment after the CRD."""
-    schema = plane.admin.get("/openapi/v3/apis/outpost.dhnt.io/v1alpha1")["components"]["schemas"]
-    return path in str(schema)
 
 
 def profile(number: int, spec: Json) -> Json:
@@ -146,15 +128,6 @@ def test_no_field_that_was_stored_has_left_the_schema() -> None:
     )
     assert earliest - current == set()
     assert EARLIEST["spec"]["versions"][0]["name"] in {version["name"] for version in CURRENT["spec"]["versions"]}
-
-
-def newer() -> Json:
-    """The CRD of a version to come: a field more in the spec, with a default, and one more in the status."""
-    crd = copy.deepcopy(CURRENT)
-    parts = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    parts["spec"]["properties"]["tomorrow"] = {"type": "string", "default": "as today", "maxLength": 16}
-    parts["status"]["properties"]["forecast"] = {"type": "string", "maxLength": 16}
-    return crd
 
 
 def test_an_operator_that_is_older_than_the_crd_neither_crashes_nor_undoes(upgraded: Upgraded) -> None:

@@ -124,6 +124,15 @@ async def test_a_refusal_passes_with_its_headers(tmp_path: Path) -> None:
         assert getattr(refused.value, "retry_after", None) == 7.0
 
 
+async def test_an_answer_is_noted_with_its_number_in_the_audit_log(tmp_path: Path) -> None:
+    async with between(tmp_path) as here:
+        here.api.script("GET", PATH, refusal(404, Audit_Id="a-7"))
+        with pytest.raises(NotFoundError):
+            await here.cluster.get(PATH)
+        await here.cluster.get(PATH)
+        assert [exchange.audit for exchange in here.proxy.exchanges] == ["a-7", ""]
+
+
 async def test_a_watch_streams_line_by_line_and_is_no_exchange(tmp_path: Path) -> None:
     async with between(tmp_path) as here, here.connection.session() as session:
         url = f"{here.connection.server}{NODES}?watch=true&resourceVersion=0"

@@ -191,6 +191,24 @@ async def test_nothing_is_written_without_a_change() -> None:
 
 
 @in_virtual_time
+async def test_what_another_writer_puts_into_a_status_costs_no_write() -> None:
+    reporting = Reporting(World(virtual()))
+
+    def add(raw: Json) -> None:
+        raw["status"] |= {"forecast": "sunny"}
+        raw["status"]["conditions"].append({"type": "Sunny", "status": "True", "reason": "NoClouds"})
+
+    async with reporting.running():
+        await asyncio.sleep(60)
+        reporting.times.clear()
+        reporting.world.api.change(PROFILES, "vk-podman", add)
+        await asyncio.sleep(60)
+        reporting.reporter.due("vk-podman")
+        await asyncio.sleep(10)
+    assert reporting.times == []
+
+
+@in_virtual_time
 async def test_nothing_is_done_at_rest() -> None:
     reporting = Reporting(World(agent(), virtual()))
     async with reporting.running():

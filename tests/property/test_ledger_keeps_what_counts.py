@@ -4,6 +4,7 @@ from unittest import mock
 from builders import START
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from clusterconform.decisions import ledger
 from clusterconform.decisions.ledger import (
@@ -26,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 _minutes = st.integers(-60 * 24 * 90, 60 * 24 * 3)
 _names = st.sampled_from(["a", "b", "c"])
-_lines: st.SearchStrategy[LedgerLine] = st.builds(
+_own_lines: st.SearchStrategy[LedgerLine] = st.builds(
     lambda minutes, event, node, detail: line_at(
         START + timedelta(minutes=minutes), event, node=node, uid=f"uid-{node}", detail=detail
     ),
@@ -35,6 +36,7 @@ _lines: st.SearchStrategy[LedgerLine] = st.builds(
     _names,
     st.text(max_size=5),
 )
+_lines = _own_lines | _own_lines.map(lambda line: replace(line, event="of_a_newer_version"))
 _any_lines = st.builds(
     line_at,
     st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001
@@ -139,6 +141,11 @@ class TestNothingSpentIsForgotten:
             after = spent_since(read_ledger(text), cutoff)
             # Where the clock was set back, what folds away may be the answer or the bound of what stays.
             assert after == before if times == sorted(times) else after >= before
+
+    @given(text=_texts)
+    def test_folding_keeps_every_line_of_an_event_that_is_not_known(self, text: str) -> None:
+        foreign = [line for line in text.split("\n") if '"of_a_newer_version"' in line]
+        assert [line for line in folded(text, START).split("\n") if line in foreign] == foreign
 
     @given(text=_texts)
     def test_folding_twice_is_folding_once(self, text: str) -> None:

@@ -8,7 +8,7 @@ import sysconfig
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,18 @@ STATE = "/api/v1/namespaces/clusterconform-system/configmaps/clusterconform-stat
 class OperatorProcess:
     """A running ``clusterconform run`` and what it said."""
 
-    def __init__(self, kubeconfig: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
         self.port = 0
         self.lines: list[dict[str, Any]] = []
         self.rubbish: list[str] = []
         command = [str(PROGRAM), "run", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", *flags]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -114,9 +120,11 @@ class OperatorProcess:
 
 
 @contextmanager
-def operator(kubeconfig: Path, *flags: str, ready: bool = True) -> Iterator[OperatorProcess]:
+def operator(
+    kubeconfig: Path, *flags: str, ready: bool = True, environment: Mapping[str, str] | None = None
+) -> Iterator[OperatorProcess]:
     """An operator that runs for the length of the block and then stops in order, without a traceback."""
-    process = OperatorProcess(kubeconfig, *flags)
+    process = OperatorProcess(kubeconfig, *flags, environment=environment)
     try:
         if ready:
             process.await_ready()

@@ -53,6 +53,7 @@ class Exchange:
         query: The query.
         body: As JSON, None without one.
         status: Of the API server's answer; 0 before that, or where none came.
+        audit: Its number in the audit log; empty before the answer.
     """
 
     number: int
@@ -61,6 +62,7 @@ class Exchange:
     query: str
     body: Any
     status: int = 0
+    audit: str = ""
 
     @property
     def name(self) -> str:
@@ -249,7 +251,7 @@ class FaultProxy:
                 body = await answer.read()
         except (aiohttp.ClientError, OSError):
             return _broken(request)
-        exchange.status = answer.status
+        exchange.status, exchange.audit = answer.status, answer.headers.get("Audit-Id", "")
         if await self._met(exchange, When.AFTER):
             return _broken(request)
         return web.Response(status=answer.status, body=body, headers=_kept(answer.headers))

@@ -9,6 +9,8 @@
    ``deleted`` does not. What nobody answered stays spent.
 4. A line exactly at the cutoff is free; one dated in the future counts (contract §3.5).
 5. Lines that neither the budget nor the last 24 hours need fold into monthly counts when the text grows.
+6. A line of an event that is not known here is a newer version's: it is kept as it stands, and spent, since it may
+   tell of a deletion; nothing gives it back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +44,9 @@ class LedgerEvent(StrEnum):
     SKIPPED = "skipped"
     FOLDED = "folded"
     NOTED = "noted"
+
+
+_KNOWN: Final = frozenset(event.value for event in LedgerEvent)
 
 
 class LedgerLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,9 +93,10 @@ def malformed(entries: Iterable[Entry]) -> int:
 
 
 def spent_since(entries: Sequence[Entry], cutoff: datetime) -> int:
-    """Deletions that count after ``cutoff``: made, intended without an answer, or unreadable (rules 2-4)."""
+    """Deletions that count after ``cutoff``: made, intended without an answer, or not readable (rules 2-4, 6)."""
     intended: dict[tuple[str, str] | int, list[datetime]] = {}
     deleted: dict[tuple[str, str] | int, datetime] = {}
+    spent: set[tuple[str, str] | int] = set()
     for index, entry in enumerate(entries):
         if entry.line is None or entry.at is None:
             continue
@@ -103,7 +109,9 @@ def spent_since(entries: Sequence[Entry], cutoff: datetime) -> int:
             deleted[key] = max(entry.at, deleted.get(key, entry.at))
         elif entry.line.event in {LedgerEvent.REJECTED, LedgerEvent.SKIPPED} and waiting:
             waiting.pop()
-    spent = {key for key, at in deleted.items() if at > cutoff}
+        elif entry.line.event not in _KNOWN and entry.at > cutoff:
+            spent.add(key)
+    spent |= {key for key, at in deleted.items() if at > cutoff}
     # What nobody answered may have been done as late as a request can take.
     spent |= {
         key for key, at in intended.items() if key not in deleted and at and max(at) + _LONGEST_DELETE > cutoff
@@ -166,7 +174,7 @@ def line_at(at: datetime, event: LedgerEvent, **fields: Any) -> LedgerLine:
 def fold(text: str, keep_after: datetime) -> str:
     """``text`` with everything before ``keep_after`` folded into one line a month (rule 5).
 
-    Malformed lines that may lie later are kept.
+    Malformed lines that may lie later are kept, and those of a newer version: what they are worth it alone knows.
     """
     if size_of(text) <= _FOLD_ABOVE:
         return text
@@ -175,7 +183,8 @@ def fold(text: str, keep_after: datetime) -> str:
     counts: dict[str, int] = {}
     kept: list[str] = []
     for index, entry in enumerate(entries):
-        if index in needed or (entry.at is not None and entry.at + _LONGEST_DELETE > keep_after):
+        foreign = entry.line is not None and entry.line.event not in _KNOWN
+        if index in needed or foreign or (entry.at is not None and entry.at + _LONGEST_DELETE > keep_after):
             kept.append(entry.text)
         elif entry.line is not None and entry.at is not None:
             month = f"{entry.at.year:04}-{entry.at.month:02}-01T00:00:00Z"

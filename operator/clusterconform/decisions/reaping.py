@@ -163,7 +163,7 @@ class _Pass:
         ledger: LedgerText = answer
         self.text, self.trust = ledger.text, trusting.read_trust(ledger.trust)
         if self.doubt is not None:
-            self.trust = trusting.doubted(self.doubt)
+            self.trust = trusting.doubted(self.doubt, self.trust)
         return ledger.created_at
 
     def _circumstances(
@@ -194,11 +194,11 @@ class _Pass:
 
     def _weigh_trust(self, found: Survey, seen: Circumstances) -> None:
         if is_clock_doubtful(self.policy, seen) or (found.future and seen.complete):
-            self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW))
+            self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW), self.trust)
         elif seen.complete and is_mass_stale(found, self.policy, seen):
-            # A clock that was doubted stays the graver cause: no approval overrides it.
-            clock = self.trust.cause is Reason.CLOCK_SKEW and not self.trust.is_earned(self.policy.grace.seconds)
-            self.trust = trusting.doubted(self._doubt(Reason.CLOCK_SKEW if clock else Reason.MASS_STALE))
+            # Any other doubt stays the graver cause, such as a clock's: no approval overrides it.
+            earlier = None if self.trust.is_earned(self.policy.grace.seconds) else self.trust.cause
+            self.trust = trusting.doubted(self._doubt(earlier or Reason.MASS_STALE), self.trust)
         else:
             self.trust = trusting.earned(self.trust, self.fleet.trusted_seconds)
 

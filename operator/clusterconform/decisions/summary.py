@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from clusterconform.contract.facts import NodeFacts
 from clusterconform.contract.profile import ProfileObject, Refusal
-from clusterconform.contract.reported import condition_of
+from clusterconform.contract.reported import condition_of, rows_of
 from clusterconform.contract.times import format_time
 from clusterconform.contract.verdicts import (
     ADVICE,
@@ -25,7 +25,7 @@ from clusterconform.decisions.agent_standing import AgentStanding, blocks_of, re
 from clusterconform.decisions.standing import Standing, reaping_allowed, reaping_status
 
 SAMPLES: Final = 20
-STATUS_FIELDS: Final = (
+_STATUS_FIELDS: Final = (
     "observedGeneration",
     "nodes",
     "nodeGC",
@@ -114,6 +114,14 @@ def status_of(
     if not isinstance(profile.contract, Refusal):
         status["servesKubeletStreaming"] = profile.contract.serves_kubelet_streaming
     return status
+
+
+def own_part(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of ``status`` may be ours: no field and no condition of another writer or another version."""
+    own = {field: status[field] for field in _STATUS_FIELDS if field in status}
+    if isinstance(own.get("conditions"), list):
+        own["conditions"] = [seen for seen in rows_of(own, "conditions") if seen.get("type") in _IN_ORDER]
+    return own
 
 
 def node_counts(verdicts: Iterable[NodeVerdict]) -> Mapping[tuple[str, str], int]:

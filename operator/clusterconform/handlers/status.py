@@ -10,7 +10,7 @@ from clusterconform.contract.profile import ProfileObject, Refusal, read_profile
 from clusterconform.contract.request import APPLY_PATCH, Request
 from clusterconform.decisions.agent_standing import AgentStanding
 from clusterconform.decisions.standing import Standing
-from clusterconform.decisions.summary import STATUS_FIELDS, Judged, node_counts, status_of
+from clusterconform.decisions.summary import Judged, node_counts, own_part, status_of
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import ApiError, NotFoundError
@@ -128,7 +128,7 @@ class StatusReporter:
         standing = None if refusal else self._standing(profile.name)
         agents = None if refusal else self._agents(profile.name)
         status = status_of(profile, refusal, judged, complete=complete, now=now, standing=standing, agents=agents)
-        if {field: profile.status[field] for field in STATUS_FIELDS if field in profile.status} == status:
+        if own_part(profile.status) == status:
             return
         try:
             answer = decoded(await self._cluster.send(_request(profile, status)))
@@ -146,7 +146,8 @@ class StatusReporter:
 
     def _compare(self, stored: ProfileObject, status: Mapping[str, Any]) -> None:
         """A schema that lacks a field prunes it silently (bug case B41): say so, once."""
-        lost = sorted(field for field, value in status.items() if stored.status.get(field) != value)
+        shown = own_part(stored.status)
+        lost = sorted(field for field, value in status.items() if shown.get(field) != value)
         if lost and stored.name not in self._pruned:
             self._pruned.add(stored.name)
             fields = {"profile": stored.name, "fields": ",".join(lost)}

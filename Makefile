@@ -43,7 +43,7 @@ lint: $(READY) ## Style, types and layers
 
 golden: $(READY) ## Write down what commands print now: golden outputs, and the console blocks of the docs
 	@GOLDEN=write $(BIN)/python -m pytest -q tests/cli/test_golden.py
-	@$(BIN)/python tests/agreement/test_docs_blocks.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/agreement/test_docs_blocks.py
 
 bench: $(READY) ## Measure, side by side with a bare client
 	@$(BIN)/python -m bench

@@ -14,6 +14,7 @@ from bench import (
     against_size,
     at_rest,
     cold_start,
+    command_line,
     heartbeats,
     machine,
     mass_drift,
@@ -28,6 +29,7 @@ from bench.report import Figure, sheets, shown
 BENCHMARKS: Final[dict[str, Callable[[Options], list[Figure]]]] = {
     "decisions": pure.measure,
     "reaping": reaping.measure,
+    "command-line": command_line.measure,
     "cold-start": cold_start.measure,
     "at-rest": at_rest.measure,
     "one-drift": one_drift.measure,

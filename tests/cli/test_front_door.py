@@ -7,19 +7,23 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
 from terminal import on_a_terminal
 
+from clusterconform.cli.formats import Word
 from clusterconform.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 COMMANDS = main.list_commands(main.make_context("clusterconform", ["-h"], resilient_parsing=True))
-LIVE = {"check", "doctor", "explain", "ledger", "prune", "status"}
-# A terminal of 80 columns has at least so many lines; run has the most options.
-SCREEN = {"run": 60, "sandbox": 40}
+LIVE = {"check", "doctor", "explain", "ledger", "prune", "reap", "status"}
+# What starts something, or prints what a shell reads, gives no answer that could have another form.
+SILENT = {"completion", "run", "sandbox"}
+# A terminal has at least so many lines; run has the most options, and is started by a manifest.
+SCREEN, SCREEN_OF_RUN = 30, 40
 
 
 def said(*arguments: str) -> str:
@@ -27,6 +31,18 @@ def said(*arguments: str) -> str:
     done = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*arguments])
     assert done.exit_code == 0, done.output
     return done.stdout
+
+
+def command_of(name: str) -> click.Command:
+    """The command of that name."""
+    found = main.get_command(click.Context(main), name)
+    assert found is not None
+    return found
+
+
+def options(command: str) -> list[click.Option]:
+    """The options of a command."""
+    return [param for param in command_of(command).params if isinstance(param, click.Option)]
 
 
 def refusal(*arguments: str) -> str:
@@ -40,8 +56,31 @@ def refusal(*arguments: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen_and_shows_two_examples(command: str) -> None:
     text = said(command, "--help")
-    assert len(text.splitlines()) <= SCREEN.get(command, 36)
+    assert len(text.splitlines()) <= (SCREEN_OF_RUN if command == "run" else SCREEN)
     assert len(re.findall(rf"(?m)^  .*clusterconform {command}\b", text)) >= 2
+
+
+def test_the_help_of_the_program_fits_a_screen_and_shows_two_examples() -> None:
+    text = said("--help")
+    assert len(text.splitlines()) <= SCREEN
+    assert len(re.findall(r"(?m)^ +clusterconform \w+", text)) >= 2
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - SILENT))
+def test_a_command_that_answers_can_do_so_as_a_table_as_json_and_as_yaml(command: str) -> None:
+    (output,) = [option for option in options(command) if "--output" in option.opts]
+    assert isinstance(output.type, Word)
+    assert {"table", "json", "yaml"} <= {*output.type.choices}
+    assert "-o" in output.opts
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_choice_of_words_names_the_nearest_and_every_flag_too(command: str) -> None:
+    for option in command_of(command).params:
+        if isinstance(option.type, click.Choice):
+            assert isinstance(option.type, Word), option.name
+        for flag in [flag for flag in option.opts if flag.startswith("--") and len(flag) > 5]:
+            assert flag in refusal(command, flag[:-2] + flag[-1] + flag[-2])
 
 
 @pytest.mark.parametrize("command", sorted(LIVE))
@@ -66,6 +105,9 @@ def test_a_command_that_asks_a_cluster_has_the_usual_flags(command: str) -> None
         (["completion", "bsh"], "bash"),
         (["matrix", "-o", "yml"], "yaml"),
         (["ledger", "--folow"], "--follow"),
+        (["run", "--bound", "enforced"], "enforce"),
+        (["simulate", "-o", "tabel"], "table"),
+        (["reap", "x", "-o", "jsn"], "json"),
     ],
 )
 def test_a_wrong_word_is_refused_with_the_nearest(arguments: list[str], nearest: str) -> None:

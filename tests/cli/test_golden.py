@@ -34,12 +34,17 @@ LIVE = {
 OFFLINE = {
     "check": ["check", "docs/examples"],
     "matrix": ["matrix"],
+    "simulate": ["simulate", "docs/examples/nodes.yaml", "--now", "2026-08-01T12:00:00Z"],
 }
-# These have one form of output: what a program reads, and what a person is told before a question.
+# What has one form, or would be as long as the files that are shipped: a question, and the manifests.
 SINGLE = {
-    "simulate.json": ["simulate", "docs/examples/nodes.yaml", "--now", "2026-08-01T12:00:00Z"],
     "reap-held.text": ["reap", "ash-33333333"],
     "reap-refused.text": ["reap", "laptop-vk-podman", "--yes"],
+    "reap-refused.json": ["reap", "laptop-vk-podman", "--yes", "--output", "json"],
+    "manifests.table": ["manifests", "--output", "table"],
+    "manifests-by-name.table": ["manifests", "pinning", "profiles", "--output", "table"],
+    "manifests-namespace.yaml": ["manifests", "namespace"],
+    "manifests-namespace.json": ["manifests", "namespace", "--output", "json"],
 }
 
 
@@ -92,7 +97,7 @@ def test_what_is_printed_in_one_form(server: StandIn, name: str) -> None:
     compare(name, said([*SINGLE[name], *flags]))
 
 
-@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("name", [*LIVE, "simulate", "manifests", "manifests-by-name"])
 def test_a_table_fits_100_columns(name: str) -> None:
     lines = (FOLDER / f"{name}.table").read_text().splitlines()
     assert [line for line in lines if len(line) > 100] == []

@@ -109,6 +109,24 @@ def test_an_unusable_kubeconfig_is_one_sentence(
     assert words in sentence(command, config)
 
 
+@pytest.mark.parametrize("command", LIVE)
+def test_a_kubeconfig_that_would_never_be_read_to_its_end_is_refused(command: str, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("- &a0 [x, x]\n" + "".join(f"- &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)))
+    assert "aliases that stand for millions of values" in sentence(command, config)
+    assert "larger than 64 MiB" in sentence(command, Path("/dev/zero"))
+
+
+def test_what_a_kubeconfig_names_is_looked_for_beside_it(server: StandIn) -> None:
+    doc = yaml.safe_load(server.kubeconfig.read_text())
+    doc["users"][0]["user"] = {"client-certificate": "me.crt", "client-key": "me.key"}
+    server.kubeconfig.write_text(yaml.safe_dump(doc))
+    assert "'me.crt' file does not exist" in sentence("status", server.kubeconfig)
+    for name in ("me.crt", "me.key"):
+        (server.kubeconfig.parent / name).write_text("never looked into, over a connection without TLS")
+    assert run(server, "status").exit_code == 0
+
+
 def test_a_context_is_chosen_and_an_unknown_one_refused(server: StandIn) -> None:
     doc = kubeconfig("http://127.0.0.1:9") | {"current-context": "main"}
     good = yaml.safe_load(server.kubeconfig.read_text())

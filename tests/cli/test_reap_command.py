@@ -20,7 +20,7 @@ from clusterconform.cli.main import main
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, PLURAL
 from clusterconform.contract.profile import manifest_of
-from clusterconform.contract.times import format_time
+from clusterconform.contract.times import format_time, parse_time
 from clusterconform.effects.clock import Clock
 
 PROFILES = f"/apis/{API_VERSION}/{PLURAL}"
@@ -239,3 +239,35 @@ def test_a_kubeconfig_that_is_none_is_said_in_one_sentence(tmp_path: Path, text:
 def test_a_context_that_is_none_is_said(here: Path) -> None:
     done = run(here, NODE, "--context", "there")
     assert (done.exit_code, "no context 'there'" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_program_is_told_once_how_it_ended(api: Api, here: Path, form: str) -> None:
+    api.approved = api.nodes.clear
+    done = run(here, NODE, "--yes", "--output", form)
+    assert (done.exit_code, done.stderr) == (0, "")
+    value = yaml.safe_load(done.stdout)
+    assert parse_time(value.pop("deadSince")) is not None
+    assert value == {
+        "node": NODE,
+        "uid": f"uid-{NODE}",
+        "profile": "k3s",
+        "heldBy": {"reason": "MassStale", "message": "3/4 agents"},
+        "reaped": True,
+        "why": None,
+    }
+
+
+def test_a_program_is_told_why_it_was_not_reaped_and_a_person_on_the_other_way_out(api: Api, here: Path) -> None:
+    api.nodes[NODE]["status"]["conditions"][0]["status"] = "True"
+    done = run(here, NODE, "--yes", "-o", "json")
+    value = json.loads(done.stdout)
+    assert (done.exit_code, value["reaped"]) == (1, False)
+    assert value["why"].startswith("NodeReady: Ready")
+    assert done.stderr == f"clusterconform: {NODE} would not be reaped: {value['why']}\n"
+
+
+def test_what_is_shown_before_the_question_is_no_part_of_an_answer(api: Api, here: Path) -> None:
+    done = run(here, NODE, "-o", "json")
+    assert (done.exit_code, done.stdout, api.approvals) == (2, "", [])
+    assert "held by   MassStale: 3/4 agents" in done.stderr

@@ -13,6 +13,7 @@ import yaml
 from builders import AGENT_SPEC, TAINT, VIRTUAL_SPEC, Json, agent, bare, conformant, manifest, virtual
 from click.testing import CliRunner, Result
 
+from clusterconform.cli import simulate as module
 from clusterconform.cli.main import main
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import RUNTIME_LABEL
@@ -435,3 +436,75 @@ def test_without_a_time_it_is_this_machines() -> None:
     before = Clock().moment().wall
     now = datetime.fromisoformat(json.loads(run("-").stdout)["now"])
     assert before.replace(microsecond=0) <= now <= Clock().moment().wall
+
+
+# --- what comes from others is bounded -------------------------------------------------------------------------
+
+
+def test_a_line_without_an_end_is_refused_and_the_next_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "JSON_BYTES", 100)
+    for length in (101, 250, 1_000, 10_001):
+        failed, good = lines("x" * length, {"id": 9, "items": []})
+        assert failed["error"].startswith("a line larger than ")
+        assert good["id"] == 9
+
+
+BOMB = "- &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"- &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "aliases that stand for millions of values"),
+        ("[" * 100_000, "neither JSON nor YAML"),
+        ("{", "neither"),
+    ],
+    ids=["bomb", "depth", "neither"],
+)
+def test_passes_that_cannot_be_read_are_refused_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "passes"
+    file.write_text(text)
+    assert f"{file}: " in (said := refused(run("--passes", str(file), text="{}")))
+    assert words in said
+
+
+@pytest.mark.parametrize("arguments", [("--passes", "/dev/zero"), ("--lines", "/dev/zero")])
+def test_a_file_without_an_end_is_refused(arguments: tuple[str, ...]) -> None:
+    assert "/dev/zero: larger than 64 MiB" in refused(run(*arguments, text="{}"))
+
+
+# --- forms ----------------------------------------------------------------------------------------------------
+
+
+def test_yaml_says_the_same_as_json() -> None:
+    texts = [
+        run("--now", NOW, "-o", form, text=listed(virtual(taints=[]), bare("n"))).stdout
+        for form in ("json", "yaml")
+    ]
+    assert json.loads(texts[0]) == yaml.safe_load(texts[1])
+
+
+def test_the_table_has_a_row_for_each_node_and_what_a_pass_comes_to(tmp_path: Path) -> None:
+    passes = tmp_path / "passes.yaml"
+    passes.write_text(f"- {{now: '{NOW}'}}\n- {{now: '2026-08-01T13:00:00Z', faults: {{list: 500}}}}\n")
+    refused_ = manifest("vk-x", {**VIRTUAL_SPEC, "capabilities": ["kubelet-exec"]})
+    text = listed(virtual(taints=[]), manifest("vk-podman", VIRTUAL_SPEC), manifest("k3s", AGENT_SPEC), refused_)
+    done = run("--now", NOW, "-o", "table", "--passes", str(passes), text=text)
+    head, row, _, *rest = done.stdout.splitlines()
+    assert head.split() == ["NODE", "PROFILE", "IDENTITY", "CONFORMS", "STALENESS", "REQUESTS", "REASONS"]
+    assert row.split() == [
+        *("laptop-vk-podman", "vk-podman", "managed", "False", "undetermined", "2", "ProviderTaintDrifted"),
+    ]
+    assert [line.split(None, 1) for line in rest] == [
+        ["vk-x", "not accepted: Invalid"],
+        [NOW, "no guard refuses it; 0 stale of 0"],
+        ["2026-08-01T13:00:00Z", "listing nodes: HTTP status 500; 0 stale of 0"],
+    ]
+
+
+def test_lines_are_always_json() -> None:
+    done = run("--lines", "-o", "table", text="{}")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--lines prints JSON" in done.stderr

@@ -9,7 +9,14 @@ from builders import START, TAINT, VIRTUAL_SPEC, Json, agent, conformant, manife
 from clusterconform.contract.diagnosis import Access, Check, ClusterFacts, State
 from clusterconform.contract.lease import read_lease
 from clusterconform.contract.matrix import MATRIX
-from clusterconform.contract.names import NAME_LABEL, NAMESPACE, PROBE_NAME, RUNTIME_LABEL
+from clusterconform.contract.names import (
+    HEARD_ANNOTATION,
+    NAME_LABEL,
+    NAMESPACE,
+    PROBE_NAME,
+    RESYNCED_ANNOTATION,
+    RUNTIME_LABEL,
+)
 from clusterconform.contract.profile import manifest_of, read_profile
 from clusterconform.contract.times import format_time
 from clusterconform.decisions.diagnosis import CHECKS, diagnose, worst
@@ -33,15 +40,18 @@ def built_in(**changes: Json) -> list[Any]:
     return rows
 
 
-def lease(seconds_ago: float = 2, holder: str = "operator-1") -> Any:
-    """The operator's Lease, renewed so long ago."""
-    renewed = (START - timedelta(seconds=seconds_ago)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return read_lease(
-        {
-            "metadata": {"name": "clusterconform", "uid": "u", "resourceVersion": "1"},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed},
-        }
-    )
+def ago(seconds: float) -> str:
+    """A time as a Lease has it, so long before now."""
+    return (START - timedelta(seconds=seconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def lease(seconds_ago: float = 2, holder: str = "operator-1", *, acquired: float = 1e5, **told: Any) -> Any:
+    """The operator's Lease, renewed and acquired so long ago; ``heard`` and ``resynced`` are told in it."""
+    names = {"heard": HEARD_ANNOTATION, "resynced": RESYNCED_ANNOTATION}
+    annotations = {names[key]: value if isinstance(value, str) else ago(value) for key, value in told.items()}
+    spec = {"leaseDurationSeconds": 15, "renewTime": ago(seconds_ago), "acquireTime": ago(acquired)}
+    metadata = {"name": "clusterconform", "uid": "u", "resourceVersion": "1", "annotations": annotations}
+    return read_lease({"metadata": metadata, "spec": {**spec, "holderIdentity": holder}})
 
 
 def facts(**changes: Any) -> ClusterFacts:
@@ -116,6 +126,22 @@ MASS_STALE = {
     "nodeGC": {"held": [{"name": f"n{index}"} for index in range(5)]},
 }
 K3S_CCM = agent(annotations={"k3s.io/internal-ip": "10.0.0.1"})
+CLOUD = agent(annotations={"k3s.io/internal-ip": "10.0.0.1", "alpha.kubernetes.io/provided-node-ip": "10.0.0.1"})
+CLOUD["metadata"]["managedFields"] = [
+    {"manager": manager, "time": f"2026-08-01T11:59:0{second}Z", "fieldsV1": {"f:status": {f"f:{field}": {}}}}
+    for second, (manager, field) in enumerate(
+        [("us", "addresses"), ("k3s", "addresses"), ("kubelet", "conditions")]
+    )
+]
+ENDPOINT = "127.0.226.242"  # of the agent in order
+SERVICE_LB = [daemon_set({}, **{"svccontroller.k3s.cattle.io/svcname": "web"})]
+
+
+def service(*addresses: Any) -> Json:
+    """A Service that a load balancer publishes at ``addresses``."""
+    ingress = [{"ip": address} for address in addresses]
+    return {"metadata": {"namespace": "shop", "name": "web"}, "status": {"loadBalancer": {"ingress": ingress}}}
+
 
 FOUND: dict[str, tuple[str, Json, State, str]] = {
     "no CRD": ("crd", {"crd_missing": None}, State.FAILING, "there is no CRD"),
@@ -151,6 +177,18 @@ FOUND: dict[str, tuple[str, Json, State, str]] = {
         State.FAILING,
         "300 s overdue",
     ),
+    "a leader that heard nothing": (
+        "stream",
+        {"lease": lease(heard=133)},
+        State.FAILING,
+        "operator-1 tells that it has heard nothing of nodes for 131 s",
+    ),
+    "a leader that listed nothing": (
+        "stream",
+        {"lease": lease(heard=3, resynced=1203)},
+        State.FAILING,
+        "not listed all nodes and profiles for 1201 s",
+    ),
     "a clock a minute off": ("clock", {"local": START + timedelta(minutes=1)}, State.WARNING, "60 s behind this"),
     "a clock an hour off": ("clock", {"local": START - timedelta(hours=1)}, State.FAILING, "3600 s ahead of this"),
     "a profile refused": (
@@ -184,11 +222,18 @@ FOUND: dict[str, tuple[str, Json, State, str]] = {
         "23886",
     ),
     "k3s' cloud controller": ("addresses", {"nodes": [K3S_CCM]}, State.WARNING, "the cloud controller of k3s"),
-    "ServiceLB": (
+    "a cloud controller": (
         "addresses",
-        {"daemon_sets": [daemon_set({}, **{"svccontroller.k3s.cattle.io/svcname": "web"})]},
+        {"nodes": [CLOUD]},
+        State.WARNING,
+        "mode Status publishes is not among them; they were written last by k3s",
+    ),
+    "ServiceLB": ("addresses", {"daemon_sets": SERVICE_LB}, State.WARNING, "ServiceLB of k3s runs (shipper)"),
+    "a Service at the endpoint of a kubelet": (
+        "addresses",
+        {"daemon_sets": SERVICE_LB, "services": [service(None, "10.0.0.1", ENDPOINT)]},
         State.FAILING,
-        "ServiceLB of k3s runs (shipper)",
+        f"shop/web ({ENDPOINT})",
     ),
     "no pinning": (
         "admission",
@@ -309,12 +354,17 @@ SPARED: dict[str, tuple[str, Json]] = {
         "stream",
         {"lease": None, "profiles": built_in(vk_podman={"metadata": {"generation": 2}})},
     ),
+    "a leader that hears": ("stream", {"lease": lease(heard=131, resynced=1199)}),
+    "a leader that told nothing": ("stream", {"lease": lease()}),
+    "a leader that told rubbish": ("stream", {"lease": lease(heard="soon", resynced="")}),
+    "what an earlier leader told": ("stream", {"lease": lease(acquired=60, heard=1e4, resynced=1e4)}),
+    "a Service at an address of its own": ("addresses", {"services": [service("10.0.0.1"), {"metadata": {}}]}),
     "addresses that are off": (
         "addresses",
         {
             "profiles": built_in(k3s={"spec": {"addressReconcile": {"mode": "Off"}}}),
             "nodes": [K3S_CCM],
-            "daemon_sets": [daemon_set({}, **{"svccontroller.k3s.cattle.io/svcname": "web"})],
+            "daemon_sets": SERVICE_LB,
         },
     ),
     "a guard that passes": (

@@ -44,6 +44,22 @@ def shown(row: dict[str, Any], kind: str) -> bool:
     return any(words.startswith(f"{kind}: ") for words in row["wouldWrite"])
 
 
+def came_true(world: World, name: str, words: str) -> bool:
+    """Whether the node is now as one line of what would be written said."""
+    node = world.node(name)
+    kind, _, what = words.partition(": ")
+    if kind == "endpoint":
+        (address,) = [seen["address"] for seen in node["status"]["addresses"] if seen["type"] == "ExternalIP"]
+        return (
+            what == f"the kubelet is at {address}:{node['status']['daemonEndpoints']['kubeletEndpoint']['Port']}"
+        )
+    assert kind == "marks", words
+    mark, wanted = what.partition(" is ")[0], what.rpartition(", not ")[2]
+    if mark.startswith("taint "):
+        return (mark.removeprefix("taint "), wanted.removeprefix("="), "NoSchedule") in world.taints(name)
+    return bool(node["metadata"]["labels"].get(mark) == wanted)
+
+
 def test_on_the_demos_fleet_explain_tells_what_the_operator_then_does(bare: ControlPlane, tmp_path: Path) -> None:
     world = install(bare)
     for name in ("rbac.yaml", "admission.yaml"):
@@ -68,6 +84,16 @@ def test_on_the_demos_fleet_explain_tells_what_the_operator_then_does(bare: Cont
         # An apply with our name is the condition; a patch without one is the endpoint.
         written = patched(world, "status")
         assert {name for name, queries in written.items() if "" in queries} == would_address
+        untrue = {
+            (name, words)
+            for name, row in told.items()
+            for words in row["wouldWrite"]
+            if not came_true(world, name, words)
+        }
+        assert untrue == set()
         after = explained(bare)
+        # Nobody was to be reaped, and everybody is still there.
+        assert [name for name, row in told.items() if row["reaping"]["candidate"]] == []
+        assert after.keys() == told.keys()
     assert {name: row["wouldWrite"] for name, row in after.items() if row["wouldWrite"]} == {}
     assert all(row["conformant"] for row in after.values())

@@ -19,7 +19,7 @@ from reaping_stage import Stage, now
 
 from clusterconform.cli.demo.shipped import apply_file
 from clusterconform.cli.main import main
-from clusterconform.contract.times import format_time
+from clusterconform.contract.times import format_time, parse_time
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
@@ -112,6 +112,18 @@ def test_1_a_wrong_label_that_another_writer_restores(scene: Scene) -> None:
         lambda: any(profile["nodes"]["contested"] for profile in scene.value("status")["profiles"]),
         "status counts it",
     )
+
+
+def test_status_tells_when_the_leader_last_listed_everything_and_heard_of_nodes(scene: Scene) -> None:
+    def ages(value: Any) -> list[float]:
+        """How old both are, in seconds."""
+        moments = [parse_time(value[name]) for name in ("now", "lastResync", "lastHeard")]
+        told = [at for at in moments if at is not None]
+        return [(told[0] - at).total_seconds() for at in told[1:]]
+
+    scene.world.until(lambda: len(ages(scene.value("status"))) == 2, "both are told in the Lease")
+    assert all(-5 < age < 600 for age in ages(scene.value("status")))
+    assert scene.troubles("stream") == []
 
 
 def test_2_a_missing_rbac_verb(scene: Scene) -> None:

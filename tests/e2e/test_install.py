@@ -3,11 +3,7 @@
 They run with the arguments of the Deployment as it is stored, under the shipped ServiceAccount.
 """
 
-import os
-import re
 import signal
-import subprocess
-import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -15,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from deployment import kubectl_program
-from operators import NODES, PROFILES, ROOT, OperatorProcess, World
+from docs_blocks import INSTALL, section
+from operators import NODES, PROFILES, OperatorProcess, World
+from shell import Shell
 
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.control_plane import ControlPlane
@@ -24,43 +21,21 @@ from clusterconform.sandbox.nodes import agent_node, virtual_node
 
 Json = dict[str, Any]
 
-PAGE: Final = (ROOT / "docs" / "install.md").read_text()
 DEPLOYMENT: Final = "/apis/apps/v1/namespaces/clusterconform-system/deployments/clusterconform"
 
 
 def blocks(title: str) -> list[str]:
     """The blocks of one section that are walked through."""
-    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    return re.findall(r"(?ms)^```sh\n(.*?)^```$", section)
+    return section(INSTALL, title)
 
 
-class Walk:
+class Walk(Shell):
     """Somebody at a shell, and the pods of the Deployment."""
 
     def __init__(self, plane: ControlPlane, place: Path) -> None:
+        super().__init__(plane.kubeconfig, place)
         self.plane, self.world = plane, World(plane)
-        programs = f"{sysconfig.get_path('scripts')}{os.pathsep}{Path(kubectl_program()).parent}"
-        self._environment = {
-            **os.environ,
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "KUBECONFIG": str(plane.kubeconfig),
-            "HOME": str(place),
-        }
         self.pods: list[OperatorProcess] = []
-
-    def run(self, block: str) -> str:
-        """What a block prints."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
-        return done.stdout
 
     def section(self, title: str) -> list[str]:
         """Run the blocks of a section one after another; what each printed."""

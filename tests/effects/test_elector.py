@@ -12,7 +12,8 @@ from effects_leases import CUT, DEAF, LOST, MUTE, WAY, Fate, LeaseCluster, Lease
 from effects_time import in_virtual_time
 
 from clusterconform.contract.lease import LeaseTimings, UnreadableLeaseError, read_lease
-from clusterconform.contract.times import Moment
+from clusterconform.contract.names import HEARD_ANNOTATION, RESYNCED_ANNOTATION
+from clusterconform.contract.times import Moment, format_time
 from clusterconform.effects.elector import Elector, LeadershipLostError, new_identity
 from clusterconform.effects.errors import ConflictError, ForbiddenError
 
@@ -116,6 +117,74 @@ async def test_a_leader_is_valid_from_its_first_write_for_the_deadline_and_renew
             assert a.elector.valid_for(TIMES.deadline - TIMES.retry - WAYS)
             assert not a.elector.valid_for(TIMES.deadline)
         assert len([1 for method, _ in a.cluster.sent if method == "PUT"]) == 6
+
+
+# What it tells of itself
+
+
+@in_virtual_time
+async def test_each_write_of_our_name_carries_what_we_tell_and_no_other_write_is_made_for_it() -> None:
+    writes = []
+    for tells in (False, True):
+        store = LeaseStore()
+        store.edit(lambda body: body["metadata"].update(annotations={"kept": "yes"}))
+        async with running(store, "a") as (a,):
+            if tells:
+                a.elector.tell = lambda: {HEARD_ANNOTATION: START + timedelta(microseconds=7)}
+            await asyncio.sleep(5 * TIMES.retry)
+            assert store.raw is not None
+            annotations = store.raw["metadata"]["annotations"]
+            record = read_lease(store.raw)
+            assert a.lost == []
+        told = {HEARD_ANNOTATION: "2026-08-01T12:00:00.000007Z"} if tells else {}
+        assert annotations == {"kept": "yes", **told}
+        assert record.told(RESYNCED_ANNOTATION) is None
+        writes.append(len(store.writes))
+    assert writes[0] == writes[1]
+
+
+@in_virtual_time
+async def test_what_an_earlier_leader_told_is_taken_out_by_the_next_and_left_by_a_release() -> None:
+    store = LeaseStore()
+    async with running(store, "a", "b") as (a, b):
+        a.elector.tell = lambda: {HEARD_ANNOTATION: START, RESYNCED_ANNOTATION: START}
+        await asyncio.sleep(2 * TIMES.retry)
+        await a.stop()
+        assert store.raw is not None
+        assert set(store.raw["metadata"]["annotations"]) == {HEARD_ANNOTATION, RESYNCED_ANNOTATION}
+        await until_leading(b, within=TIMES.retry + WAYS)
+        await asyncio.sleep(WAYS)
+        assert "annotations" not in store.raw["metadata"]
+
+
+@pytest.mark.parametrize(
+    "rubbish", [None, 7, "x", [], {HEARD_ANNOTATION: 7, "kept": "yes"}, {HEARD_ANNOTATION: "soon"}]
+)
+def test_rubbish_in_its_place_is_no_loss_and_reads_as_nothing(rubbish: Any) -> None:
+    @in_virtual_time
+    async def goes_on() -> None:
+        store = LeaseStore()
+        async with running(store, "a") as (a,):
+            store.edit(lambda body: body["metadata"].update(annotations=rubbish))
+            assert store.raw is not None
+            assert read_lease(store.raw).told(HEARD_ANNOTATION) is None
+            a.elector.tell = lambda: {HEARD_ANNOTATION: a.clock.moment().wall}
+            await asyncio.sleep(3 * TIMES.retry)
+            assert a.lost == []
+            heard = read_lease(store.raw).told(HEARD_ANNOTATION)
+            assert heard is not None
+            others = {"kept": "yes"} if isinstance(rubbish, dict) and "kept" in rubbish else {}
+            assert store.raw["metadata"]["annotations"].keys() - {HEARD_ANNOTATION} == others.keys()
+
+    goes_on()
+
+
+@pytest.mark.parametrize(("acquired", "believed"), [(None, True), ("rubbish", True), (-1, True), (1, False)])
+def test_a_time_from_before_the_holder_took_the_lease_is_not_its_own(acquired: Any, believed: bool) -> None:
+    began = format_time(START + timedelta(seconds=acquired)) if isinstance(acquired, int) else acquired
+    metadata = {"uid": "u", "resourceVersion": "1", "annotations": {HEARD_ANNOTATION: format_time(START)}}
+    record = read_lease({"metadata": metadata, "spec": {"acquireTime": began}})
+    assert record.told(HEARD_ANNOTATION) == (START if believed else None)
 
 
 # Ending

@@ -4,15 +4,17 @@ import contextlib
 import math
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from builders import agent, facts, virtual
+from builders import START, agent, facts, virtual
 from effects_api import FakeApi
 from effects_cluster import FakeCluster
 from effects_time import ManualClock
 
 from clusterconform.contract.lease import LeaseTimings
+from clusterconform.contract.names import HEARD_ANNOTATION, RESYNCED_ANNOTATION
 from clusterconform.effects.elector import Elector
 from clusterconform.effects.metrics import Metrics
 from clusterconform.effects.stream import NodeStream
@@ -129,6 +131,19 @@ def test_the_ages_of_stream_and_list_are_shown_and_are_minus_one_before_the_firs
     watched.stream.last_byte = watched.resync.synced_at = watched.clock.uptime()
     watched.clock.advance(7)
     assert [watched.metric(age) for age in ages] == [7.0, 7.0]
+
+
+def test_what_the_lease_tells_is_when_everything_was_listed_and_nodes_were_heard_of() -> None:
+    watched = Watched()
+    assert watched.health.told() == {}
+    watched.stream.last_byte = watched.clock.uptime()
+    watched.clock.advance(7)
+    watched.resync.synced_at = watched.clock.uptime()
+    watched.clock.advance(0.5)
+    assert watched.health.told() == {
+        HEARD_ANNOTATION: START,
+        RESYNCED_ANNOTATION: START + timedelta(seconds=7),
+    }
 
 
 async def test_the_two_probes_answer_200_or_503_with_the_reason() -> None:

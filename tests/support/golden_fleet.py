@@ -15,12 +15,14 @@ from clusterconform.contract.names import (
     API_VERSION,
     BACKEND_LABEL,
     CRD_NAME,
+    HEARD_ANNOTATION,
     LEASES_NAMESPACE,
     LEDGER_CONFIGMAP,
     LEDGER_KEY,
     MARKS_ANNOTATION,
     NAMESPACE,
     PLURAL,
+    RESYNCED_ANNOTATION,
     RUNTIME_LABEL,
 )
 from clusterconform.contract.profile import manifest_of
@@ -174,8 +176,15 @@ def profiles() -> list[Json]:
 
 def lease(seconds_ago: float = 3) -> Json:
     """The operator's Lease."""
+    told = {RESYNCED_ANNOTATION: before(minutes=4), HEARD_ANNOTATION: before(seconds=5)}
     return {
-        "metadata": {"name": "clusterconform", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "9"},
+        "metadata": {
+            "name": "clusterconform",
+            "namespace": NAMESPACE,
+            "uid": "u",
+            "resourceVersion": "9",
+            "annotations": told,
+        },
         "spec": {
             "holderIdentity": "operator-7f9_1",
             "leaseDurationSeconds": 15,

@@ -21,6 +21,7 @@ from clusterconform.effects.clock import Clock
 _CRD: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
+_SERVICES: Final = "/api/v1/services"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _POLICY_KINDS: Final = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -95,6 +96,7 @@ def _gathered(cluster: Live) -> ClusterFacts:
         pods=pods,
         trials=stream_trials(cluster, pods, tried),
         daemon_sets=read(("daemonsets", "addresses"), lambda: cluster.items(_DAEMON_SETS), ()),
+        services=read(("addresses",), lambda: cluster.items(_SERVICES), ()),
         policies=read(("admission",), lambda: _policies(cluster, [*fence, *pinning]), frozenset()),
         shipped_policies=fence,
         pinning_policies=pinning,

@@ -110,7 +110,7 @@ def _lines(row: Mapping[str, Any], now: datetime) -> list[tuple[str, str]]:
         ("identity", f"{identity['kind']}; evidence: {evidence}"),
         (
             "ready",
-            f"{ready['status']} for {age(ready['since'], now)}: {ready['reason']}" if ready else "never said",
+            f"{ready['status']}{_for(ready, now)}: {ready['reason']}" if ready else "never said",
         ),
         *_conformance(row, now),
         *_capabilities(row),
@@ -122,6 +122,11 @@ def _lines(row: Mapping[str, Any], now: datetime) -> list[tuple[str, str]]:
     ]
 
 
+def _for(condition: Mapping[str, Any], now: datetime) -> str:
+    # Of a virtual node it is not known: its kubelet says at each heartbeat that it began just now.
+    return f" for {age(condition['since'], now)}" if condition["since"] else ""
+
+
 def _conformance(row: Mapping[str, Any], now: datetime) -> list[tuple[str, str]]:
     lines = [("conforms", "yes" if row["conformant"] else "no")]
     for finding in row["findings"]:
@@ -129,7 +134,7 @@ def _conformance(row: Mapping[str, Any], now: datetime) -> list[tuple[str, str]]
         by = f"; last written by {writer['name']} {ago(writer['at'], now)}" if writer else ""
         lines.append(("", f"{finding['reason']}: {finding['message']}{by}"))
     seen = row["condition"]
-    words = f"{seen['status']} for {age(seen['since'], now)}: {seen['message']}" if seen else "none"
+    words = f"{seen['status']}{_for(seen, now)}: {seen['message']}" if seen else "none"
     return [*lines, ("condition", words)]
 
 

@@ -6,7 +6,7 @@ it may be. Colours are only for terminals, and not under ``NO_COLOR``.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
@@ -37,14 +37,19 @@ def nearest(word: str, words: Sequence[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-output_option = click.option(
-    "--output",
-    "-o",
-    type=Word(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="json and yaml are stable and documented.",
-)
+def output_option_of(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds ``--output``, which is ``default`` where it is not given."""
+    return click.option(
+        "--output",
+        "-o",
+        type=Word(["table", "json", "yaml"]),
+        default=default,
+        show_default=True,
+        help="json and yaml are stable and documented.",
+    )
+
+
+output_option = output_option_of("table")
 
 
 def print_value(value: Any, output: str) -> None:
@@ -54,7 +59,8 @@ def print_value(value: Any, output: str) -> None:
         return
     import yaml  # noqa: PLC0415 - a tenth of a second that the other formats need not wait for
 
-    dumped = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=_UNFOLDED)
+    plain = msgspec.to_builtins(value)
+    dumped = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=_UNFOLDED)
     click.echo(dumped, nl=False)
 
 

@@ -209,7 +209,7 @@ class Live:
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
         if in_pod and self._kubeconfig is None and self._context is None:
             return kind.from_service_account()
-        config = kind.from_file(str(self._kubeconfig or self._first_file() or "") or None)
+        config = _config_of(kind, self._kubeconfig or self._first_file() or os.environ.get("KUBECONFIG"))
         if self._context is not None:
             if self._context not in config.contexts:
                 raise LookupError(f"no context {self._context!r}, but {', '.join(sorted(config.contexts))}")
@@ -249,6 +249,24 @@ class Live:
         if self._kubeconfig is not None:
             return f"the kubeconfig {self._kubeconfig}"
         return f"the kubeconfig {os.environ.get('KUBECONFIG') or '~/.kube/config'}"
+
+
+def _config_of(kind: Any, path: Path | str | None) -> Any:
+    """The kubeconfig at ``path``, read within the bounds of every other file that others may have written."""
+    from clusterconform.cli.reading import UnreadableInputError, documents_in  # noqa: PLC0415
+
+    file = Path(path or "~/.kube/config").expanduser()
+    if not file.exists():
+        raise LookupError(f"configuration file {path or file} not found")
+    try:
+        documents = list(documents_in(str(file)))
+    except UnreadableInputError as error:
+        raise ValueError(error.reason) from error
+    if len(documents) != 1:
+        raise TypeError("it is no kubeconfig")
+    config = kind(documents[0])
+    config.filepath = file  # what it names is found beside it
+    return config
 
 
 def _refusal(method: str, path: str, status: int, answer: Any) -> UnavailableError:

@@ -63,7 +63,16 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  clusterconform sandbox                    # try it on this machine
+  clusterconform check manifests/           # without a cluster
+  clusterconform status                     # on the cluster of your kubeconfig
+Docs: docs/cli.md""",
+)
 @click.version_option(package_name="clusterconform")
 def main() -> None:
     """Keep the nodes of a mixed k3s and virtual-kubelet cluster to their contract."""

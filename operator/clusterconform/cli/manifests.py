@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from clusterconform.cli.demo.shipped import ShippedFileMissingError, shipped
-from clusterconform.cli.formats import Word, print_value, table_text
+from clusterconform.cli.formats import Word, output_option_of, print_value, table_text
 from clusterconform.cli.live import UnavailableError
 from clusterconform.cli.reading import documents_in
 
@@ -32,9 +32,7 @@ Examples:
 Docs: docs/cli.md"""
 )
 @click.argument("parts", nargs=-1, type=Word(list(_PARTS)), metavar="[PART]...")
-@click.option(
-    "--output", "-o", type=Word(["yaml", "json", "table"]), default="yaml", show_default=True, help="How to print."
-)
+@output_option_of("yaml")
 def manifests(parts: tuple[str, ...], output: str) -> None:
     """Print the manifests of this version: crd, namespace, rbac, admission, deployment, pinning, profiles.
 

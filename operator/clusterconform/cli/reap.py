@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from clusterconform.cli.formats import output_option, print_value
 from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.facts import UnreadableNodeError
 from clusterconform.contract.names import API_VERSION, APPROVE_ANNOTATION, LEASES_NAMESPACE, PLURAL
@@ -45,8 +46,9 @@ Docs: docs/reaping.md"""
     show_default=True,
     help="Seconds to wait for the operator.",
 )
+@output_option
 @cluster_options
-def reap(node: str, *, yes: bool, timeout: float, cluster: Live) -> None:
+def reap(node: str, *, yes: bool, timeout: float, output: str, cluster: Live) -> None:
     """Approve the deletion of one dead agent's Node that a guard of the fleet holds.
 
     An approval overrides MassStale, DailyLimit and, after a mass outage, Untrusted, for this one node and no
@@ -57,26 +59,46 @@ def reap(node: str, *, yes: bool, timeout: float, cluster: Live) -> None:
     something.
     """
     try:
-        _reap(cluster, node, yes=yes, timeout=timeout)
+        found = _prospect(cluster, node)
+        why = found.objection
+        if why:
+            sentence = f"{node} would not be reaped: {why}"
+        else:
+            if output == "table" or not yes:
+                _show(node, found, aside=output != "table")
+            why = _reap(cluster, node, found, yes=yes, timeout=timeout)
+            sentence = f"{node} was not reaped: {why}"
     except (UnavailableError, UnreadableNodeError, Refusal) as error:
         _end(str(error), code=2)
+    if output != "table":
+        print_value(_as_value(node, found, why), output)
+    elif not why:
+        click.echo(f"{node} was reaped.")
+    if why:
+        _end(sentence)
 
 
-def _reap(cluster: Live, name: str, *, yes: bool, timeout: float) -> None:
-    found = _prospect(cluster, name)
-    if found.objection:
-        _end(f"{name} would not be reaped: {found.objection}")
-    _show(name, found)
+def _reap(cluster: Live, name: str, found: Prospect, *, yes: bool, timeout: float) -> str:
+    """Ask, approve and wait; why it was not reaped, empty if it was."""
     if not yes:
         if not sys.stdin.isatty():
             _end("nobody is there to be asked; say --yes", code=2)
-        if not click.confirm(f"Approve the deletion of node {name}?"):
-            _end("nothing was approved")
+        if not click.confirm(f"Approve the deletion of node {name}?", err=True):
+            return "nothing was approved"
     with _approved(cluster, found.backend, f"{name}/{found.uid}"):
-        outcome = _await(cluster, name, found, timeout)
-    if outcome:
-        _end(f"{name} was not reaped: {outcome}")
-    click.echo(f"{name} was reaped.")
+        return _await(cluster, name, found, timeout)
+
+
+def _as_value(name: str, found: Prospect, why: str) -> dict[str, Any]:
+    return {
+        "node": name,
+        "uid": found.uid or None,
+        "profile": found.backend or None,
+        "deadSince": format_time(found.since) if found.since else None,
+        "heldBy": {"reason": found.held, "message": found.held_message} if found.held else None,
+        "reaped": not why,
+        "why": why or None,
+    }
 
 
 def _prospect(cluster: Live, name: str) -> Prospect:
@@ -86,15 +108,18 @@ def _prospect(cluster: Live, name: str) -> Prospect:
     return prospect(node, lease, profiles, Clock().moment())
 
 
-def _show(name: str, found: Prospect) -> None:
+def _show(name: str, found: Prospect, *, aside: bool) -> None:
     since = format_time(found.since) if found.since else "unknown"
-    click.echo(f"node      {name} (uid {found.uid})")
-    click.echo(f"dead      since {since}; its Lease and the API server's own stamps agree")
-    click.echo(f"held by   {f'{found.held}: {found.held_message}' if found.held else 'nothing'}")
-    click.echo(f"approval  {APPROVE_ANNOTATION}={name}/{found.uid} on runtimeprofile {found.backend}")
-    click.echo("then      the operator reads the node again, judges it again, writes the ledger and deletes the")
-    click.echo("          Node with both preconditions; its pods are removed by the control plane, its Lease and")
-    click.echo(f"          the secret kube-system/{name}.node-password.k3s are left to their owners")
+    lines = (
+        f"node      {name} (uid {found.uid})",
+        f"dead      since {since}; its Lease and the API server's own stamps agree",
+        f"held by   {f'{found.held}: {found.held_message}' if found.held else 'nothing'}",
+        f"approval  {APPROVE_ANNOTATION}={name}/{found.uid} on runtimeprofile {found.backend}",
+        "then      the operator reads the node again, judges it again, writes the ledger and deletes the",
+        "          Node with both preconditions; its pods are removed by the control plane, its Lease and",
+        f"          the secret kube-system/{name}.node-password.k3s are left to their owners",
+    )
+    click.echo("\n".join(lines), err=aside)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from clusterconform.cli.formats import Word
 from clusterconform.contract.lease import LeaseTimings
 from clusterconform.contract.settings import Bound
 from clusterconform.contract.times import Duration
@@ -52,7 +53,7 @@ Examples:
 @click.option("--context", help="Context of the kubeconfig; default: its current one.")
 @click.option(
     "--bound",
-    type=click.Choice([bound.value for bound in Bound]),
+    type=Word([bound.value for bound in Bound]),
     default=Bound.OBSERVE.value,
     show_default=True,
     help="Upper bound over all profiles; observe writes nothing on any Node.",
@@ -89,7 +90,7 @@ Examples:
 )
 @click.option(
     "--log-format",
-    type=click.Choice(["auto", "text", "json"]),
+    type=Word(["auto", "text", "json"]),
     default="auto",
     show_default=True,
     help="auto is text on a terminal, JSON elsewhere.",

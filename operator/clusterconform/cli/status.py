@@ -102,6 +102,7 @@ def _lines(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     if now is None:
         raise TypeError("a glance without its time")
     rows = [("leader", _leader(leader, ago(leader["renewed"], now)))]
+    rows.append(("last resync", _heard(value, now)))
     if reaping is None:
         rows.append(("reaping", "no operator has told where it stands"))
     else:
@@ -137,6 +138,12 @@ def _leader(leader: Mapping[str, Any], renewed: str) -> str:
     if leader["alive"]:
         return f"{leader['holder']}, renewed {renewed}"
     return f"{leader['holder']} does not answer: its Lease was renewed {renewed} and has run out"
+
+
+def _heard(value: Mapping[str, Any], now: datetime) -> str:
+    if value["lastResync"] is None and value["lastHeard"] is None:
+        return "not told by any leader"
+    return f"{ago(value['lastResync'], now)}; nodes last heard of {ago(value['lastHeard'], now)}"
 
 
 def _until(held: Mapping[str, Any], now: datetime) -> str:

@@ -102,6 +102,7 @@ class ClusterFacts:
         nodes: The nodes as JSON values.
         pods: Probe pods as JSON values.
         daemon_sets: All DaemonSets as JSON values.
+        services: All Services as JSON values.
         policies: Kind and name of the admission policies and bindings that exist.
         shipped_policies: Kind and name of those that are shipped.
         pinning_policies: Kind and name of those that mode Pinned needs.
@@ -118,6 +119,7 @@ class ClusterFacts:
     nodes: Sequence[Json] = ()
     pods: Sequence[Json] = ()
     daemon_sets: Sequence[Json] = ()
+    services: Sequence[Json] = ()
     policies: frozenset[tuple[str, str]] = frozenset()
     shipped_policies: Sequence[tuple[str, str]] = ()
     pinning_policies: Sequence[tuple[str, str]] = ()

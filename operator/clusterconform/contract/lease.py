@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from clusterconform.contract.names import NAMESPACE
+from clusterconform.contract.names import HEARD_ANNOTATION, NAMESPACE, RESYNCED_ANNOTATION
 from clusterconform.contract.request import JSON, Json, Request
+from clusterconform.contract.times import parse_time
 
 LEASE: Final = "clusterconform"
 LEASES_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -20,6 +21,12 @@ LEASE_PATH: Final = f"{LEASES_PATH}/{LEASE}"
 # No replica of ours holds a Lease for longer, so a longer time is rubbish and must not keep us out for years.
 LONGEST_SECONDS: Final = 300.0
 _LONGEST_REQUEST: Final = 3.0
+
+# What a holder tells of itself beside its name (``LeaseRecord.told``), and how often there is news of it: it lists
+# everything this often, and a stream that is silent for longer than two bookmarks proves nothing any more.
+_TOLD: Final = frozenset({RESYNCED_ANNOTATION, HEARD_ANNOTATION})
+RESYNC_SECONDS: Final = 600.0
+HEARING_SECONDS: Final = 130.0
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -115,8 +122,31 @@ class LeaseRecord:
         """The number of ``holder``'s term, which begins with the next write unless it began before."""
         return self.transitions if holder == self.holder else self.transitions % _INT32_MAX + 1
 
-    def held(self, holder: str, *, number: int, duration: float, now: datetime) -> Request:
-        """The write after which ``holder`` holds the Lease, if this record still stands."""
+    def told(self, annotation: str) -> datetime | None:
+        """The time that the holder wrote into ``annotation``; None for none, rubbish, or an earlier holder's."""
+        spec, annotations = self.raw.get("spec"), self.raw["metadata"].get("annotations")
+        at = parse_time(annotations.get(annotation) if isinstance(annotations, Mapping) else None)
+        began = parse_time(spec.get("acquireTime") if isinstance(spec, Mapping) else None)
+        return at if at is None or began is None or at >= began else None
+
+    def held(
+        self,
+        holder: str,
+        *,
+        number: int,
+        duration: float,
+        now: datetime,
+        told: Mapping[str, datetime] | None = None,
+    ) -> Request:
+        """The write after which ``holder`` holds the Lease, if this record still stands.
+
+        Args:
+            holder: Its identity.
+            number: Of its term.
+            duration: For how long it holds the Lease; seconds.
+            now: Its wall clock.
+            told: By annotation, what it tells of itself; what it does not tell, but an earlier holder did, goes.
+        """
         stamp = self._stamp(now)
         began = {} if holder == self.holder else {"acquireTime": stamp}
         return self._swap(
@@ -126,12 +156,13 @@ class LeaseRecord:
                 "leaseDurationSeconds": math.ceil(duration),
                 "leaseTransitions": number,
                 "renewTime": stamp,
-            }
+            },
+            self._metadata(told or {}),
         )
 
     def released(self, now: datetime) -> Request:
         """The write after which nobody holds the Lease, if this record still stands."""
-        return self._swap({"holderIdentity": "", "renewTime": self._stamp(now)})
+        return self._swap({"holderIdentity": "", "renewTime": self._stamp(now)}, self.raw["metadata"])
 
     def _stamp(self, now: datetime) -> str:
         # A write that changes nothing leaves the resource version as it is: others would not see that we are
@@ -139,11 +170,21 @@ class LeaseRecord:
         stamp = _micro_time(now)
         return stamp if stamp != self.renewed else _micro_time(now + timedelta(microseconds=1))
 
-    def _swap(self, changes: Mapping[str, Json]) -> Request:
+    def _metadata(self, told: Mapping[str, datetime]) -> Mapping[str, Json]:
+        metadata = dict(self.raw["metadata"])
+        found = metadata.pop("annotations", None)
+        others = (
+            {key: text for key, text in found.items() if key not in _TOLD} if isinstance(found, Mapping) else {}
+        )
+        annotations = others | {name: _micro_time(at) for name, at in told.items()}
+        return {**metadata, "annotations": annotations} if annotations else metadata
+
+    def _swap(self, changes: Mapping[str, Json], metadata: Mapping[str, Json]) -> Request:
         # The resource version alone would not do: a PUT to a Lease that was deleted creates it anew unless the
         # uid forbids it.
         spec = self.raw.get("spec")
-        body = {**self.raw, "spec": {**(spec if isinstance(spec, Mapping) else {}), **changes}}
+        spec = {**(spec if isinstance(spec, Mapping) else {}), **changes}
+        body = {**self.raw, "metadata": metadata, "spec": spec}
         return Request(method="PUT", path=LEASE_PATH, content_type=JSON, body=body)
 
 

@@ -61,6 +61,9 @@ PINNING_POLICY: Final = "clusterconform-pin-endpoint"
 KEEP_ANNOTATION: Final = f"{GROUP}/keep"
 # Ours, on the agent profile: a person approves the reaping of one node, as <node>/<uid>.
 APPROVE_ANNOTATION: Final = f"{GROUP}/approve-reap"
+# Ours, on the operator's Lease: when its holder last listed everything, and when it last heard of nodes.
+RESYNCED_ANNOTATION: Final = f"{GROUP}/resynced-at"
+HEARD_ANNOTATION: Final = f"{GROUP}/heard-at"
 
 CONFORMANT_CONDITION: Final = "RuntimeConformant"
 FIELD_MANAGER: Final = "clusterconform"

@@ -28,7 +28,11 @@ _NAMED: Final = 3
 # The operator has been up for longer than any wait of a decision.
 _LONG_AGO: Final = 1e9
 _TEMPLATE: Final = ("spec", "template", "spec")
+# A kubelet that leaves its addresses to a cloud controller keeps the first on its Node, and takes it off when it
+# does not any more; the k3s agent writes the second at its start, and leaves it there for ever.
+_PROVIDED_IP: Final = "alpha.kubernetes.io/provided-node-ip"
 _K3S_INTERNAL_IP: Final = "k3s.io/internal-ip"
+_ADDRESSES: Final = ("status", "addresses")
 _SERVICE_LB: Final = "svccontroller.k3s.cattle.io/svcname"
 
 _ADVICE: Final[Mapping[Reason, str]] = {
@@ -151,32 +155,67 @@ def addresses(fleet: Fleet) -> Iterator[Trouble]:
     mode = agent.address_reconcile.mode if agent and agent.address_reconcile else AddressMode.OFF
     if mode is AddressMode.OFF:
         return
-    fought = [
-        look.facts.name
-        for look in fleet.looks
-        if mode in {AddressMode.STATUS, AddressMode.PINNED}
-        and look.decision.address.publish
-        and not look.decision.address.patched
-        and _K3S_INTERNAL_IP in (look.manifest["metadata"].get("annotations") or {})
+    if mode in {AddressMode.STATUS, AddressMode.PINNED}:
+        yield from _fought(fleet, mode)
+    yield from _balanced(fleet)
+
+
+def _fought(fleet: Fleet, mode: AddressMode) -> Iterator[Trouble]:
+    """A cloud controller that owns the list: what is to be published is not there, and the node shows why."""
+    missing = [look for look in fleet.looks if look.decision.address.publish and not look.decision.address.patched]
+    for annotation, who in (
+        (_PROVIDED_IP, "a cloud controller owns"),
+        (_K3S_INTERNAL_IP, "the cloud controller of k3s may own"),
+    ):
+        found = [look for look in missing if annotation in (look.manifest["metadata"].get("annotations") or {})]
+        if found:
+            yield Trouble(
+                f"{who} the addresses of {_names(look.facts.name for look in found)} ({annotation} is set there), "
+                f"and what mode {mode} publishes is not among them{_written_by(found)}",
+                "start the k3s server with --disable-cloud-controller, or set addressReconcile.mode: Annotation",
+                State.WARNING,
+            )
+            told = {look.facts.name for look in found}
+            missing = [look for look in missing if look.facts.name not in told]
+
+
+def _written_by(looks: Iterable[Look]) -> str:
+    """Who wrote the addresses last, by the API server's record; empty where it does not tell."""
+    writers = {writer.manager for look in looks if (writer := last_writer(look.manifest, _ADDRESSES)) is not None}
+    return f"; they were written last by {_names(sorted(writers))}" if writers else ""
+
+
+def _balanced(fleet: Fleet) -> Iterator[Trouble]:
+    """A load balancer that takes the endpoints of kubelets for its own: seen, or to be expected."""
+    advice = "start the k3s server with --disable=servicelb, or set addressReconcile.mode: 'Off'"
+    verdicts = [look.decision.address for look in fleet.looks]
+    ours = {verdict.endpoint.address for verdict in verdicts if verdict.endpoint is not None and verdict.publish}
+    taken = [
+        f"{seen['metadata'].get('namespace')}/{seen['metadata']['name']} ({address})"
+        for seen in fleet.facts.services
+        if (address := next((shown for shown in _ingress_of(seen) if shown in ours), None)) is not None
     ]
-    if fought:
+    if taken:
         yield Trouble(
-            f"the cloud controller of k3s may own the addresses of {_names(fought)}: {_K3S_INTERNAL_IP} is set "
-            f"there, and what mode {mode} publishes is not",
-            "start the k3s server with --disable-cloud-controller, or set addressReconcile.mode: Annotation",
-            State.WARNING,
+            f"services are published at addresses that lead to a kubelet and nowhere else: {_names(taken)}", advice
         )
-    balanced = [
+    running = [
         seen["metadata"]["name"]
         for seen in fleet.facts.daemon_sets
         if _SERVICE_LB in (seen["metadata"].get("labels") or {})
     ]
-    if balanced:
+    if running and not taken:
         yield Trouble(
-            f"ServiceLB of k3s runs ({_names(balanced)}): once one node has an ExternalIP it publishes only "
-            "those, and ours lead nowhere but to a kubelet",
-            "start the k3s server with --disable=servicelb, or set addressReconcile.mode: 'Off'",
+            f"ServiceLB of k3s runs ({_names(running)}): once a node of its pods has an ExternalIP it publishes "
+            "only those, and ours lead nowhere but to a kubelet",
+            advice,
+            State.WARNING,
         )
+
+
+def _ingress_of(service: Mapping[str, Any]) -> list[Any]:
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    return [entry.get("ip") for entry in balancer.get("ingress") or ()]
 
 
 def daemon_sets(fleet: Fleet) -> Iterator[Trouble]:

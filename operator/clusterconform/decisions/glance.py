@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from clusterconform.contract.lease import LeaseRecord
-from clusterconform.contract.names import FIELD_MANAGER
+from clusterconform.contract.names import FIELD_MANAGER, HEARD_ANNOTATION, RESYNCED_ANNOTATION
 from clusterconform.contract.profile import ProfileObject, Refusal
 from clusterconform.contract.reported import condition_of, held_in, reaping_of
 from clusterconform.contract.times import format_time, parse_time
@@ -71,6 +71,8 @@ def glance(
             "renewed": format_time(leader.renewed) if leader.renewed else None,
             "alive": leader.alive,
         },
+        "lastResync": _told(lease, RESYNCED_ANNOTATION),
+        "lastHeard": _told(lease, HEARD_ANNOTATION),
         "lastReport": _last_report(manifests),
     }
 
@@ -137,6 +139,11 @@ def _agents(profile: ProfileObject) -> Json | None:
         for name, seen in conditions.items()
         if seen
     }
+
+
+def _told(lease: LeaseRecord | None, annotation: str) -> str | None:
+    at = None if lease is None else lease.told(annotation)
+    return None if at is None else format_time(at)
 
 
 def _last_report(manifests: Iterable[Json]) -> str | None:

@@ -5,7 +5,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from clusterconform.contract.diagnosis import Access, ClusterFacts, State, Trouble
-from clusterconform.contract.names import NAMESPACE, SERVICE_ACCOUNT
+from clusterconform.contract.lease import HEARING_SECONDS, RESYNC_SECONDS, LeaseRecord
+from clusterconform.contract.names import HEARD_ANNOTATION, NAMESPACE, RESYNCED_ANNOTATION, SERVICE_ACCOUNT
 from clusterconform.contract.reported import reaping_of
 from clusterconform.contract.settings import AddressMode, NodeGC
 from clusterconform.contract.times import parse_time
@@ -17,6 +18,11 @@ from clusterconform.decisions.scope import acting_agent
 # A status that lags by less may just be being written (handlers.status).
 _REPORT_SECONDS: Final = 60.0
 _LARGE_DIFFERENCE: Final = 30.0
+# How long it may be since a leader did what it tells of: listing everything may fail now and then.
+_SILENT: Final[Mapping[str, tuple[float, str]]] = {
+    HEARD_ANNOTATION: (HEARING_SECONDS, "heard nothing of nodes"),
+    RESYNCED_ANNOTATION: (2 * RESYNC_SECONDS, "not listed all nodes and profiles"),
+}
 
 
 def crd(facts: ClusterFacts) -> Iterator[Trouble]:
@@ -53,12 +59,14 @@ def leader(facts: ClusterFacts) -> Iterator[Trouble]:
 
 
 def stream(facts: ClusterFacts) -> Iterator[Trouble]:
-    """What the leader wrote down is about the cluster as it is: it hears of changes."""
-    if not leader_of(facts.lease, facts.now).alive:
+    """The leader hears of changes: it says so itself, and what it wrote down is about the cluster as it is."""
+    if facts.lease is None or not leader_of(facts.lease, facts.now).alive:
         return  # said by another check already
     advice = (
         "look at clusterconform_node_stream_age_seconds and /livez of the leader; restart it if it hears nothing"
     )
+    for silence in _silences(facts.lease):
+        yield Trouble(silence, advice)
     for profile in facts.profiles:
         seen = profile.status.get("observedGeneration", 0)
         if seen != profile.generation:
@@ -70,6 +78,16 @@ def stream(facts: ClusterFacts) -> Iterator[Trouble]:
     if due is not None and facts.now - due > timedelta(seconds=_REPORT_SECONDS):
         late = (facts.now - due).total_seconds()
         yield Trouble(f"the reaping pass is {late:.0f} s overdue", advice)
+
+
+def _silences(lease: LeaseRecord) -> Iterator[str]:
+    """What the leader has not done for too long, by its own clock: all these times are of one write."""
+    renewed = parse_time(lease.renewed)
+    for annotation, (longest, words) in _SILENT.items():
+        at = lease.told(annotation)
+        silent = (renewed - at).total_seconds() if renewed and at else 0.0
+        if silent > longest:
+            yield f"the leader {lease.holder} tells that it has {words} for {silent:.0f} s"
 
 
 def clock(facts: ClusterFacts) -> Iterator[Trouble]:

@@ -20,6 +20,8 @@ import math
 import os
 import secrets
 import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final, NoReturn
 
 from clusterconform.contract.lease import (
@@ -79,6 +81,8 @@ class Elector:
         self._term: Term | None = None
         self.trouble = ""
         """Why the last attempt failed; empty when it did not."""
+        self.tell: Callable[[], Mapping[str, datetime]] = dict
+        """What each write of our name tells of us besides, by annotation: no write is made for it."""
 
     def valid_for(self, seconds: float) -> bool:
         """Whether we lead and will for ``seconds`` more, whatever happens meanwhile: the fence for writes."""
@@ -205,7 +209,8 @@ class Elector:
         """
         now, self._held = self._clock.moment(), None
         duration = self._timings.duration
-        written = await self._send(record.held(self._identity, number=number, duration=duration, now=now.wall))
+        request = record.held(self._identity, number=number, duration=duration, now=now.wall, told=self.tell())
+        written = await self._send(request)
         if (written.uid, written.holder) != (record.uid, self._identity) or written.version == record.version:
             raise UnreachableError("the answer does not show what was written")
         self._held = written

@@ -1,12 +1,15 @@
 """/livez, /readyz and /metrics on one port; nothing here writes."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from clusterconform.contract.lease import HEARING_SECONDS
+from clusterconform.contract.names import HEARD_ANNOTATION, RESYNCED_ANNOTATION
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.elector import Elector
 from clusterconform.effects.metrics import Metrics
@@ -16,8 +19,6 @@ from clusterconform.handlers.resync import Resync
 # Kopf gives a silent watch 70 s and opens another; three times that with neither a byte nor an attempt means
 # that nobody is watching any more.
 DEAF_SECONDS: Final = 210.0
-# Bookmarks come each minute: a stream that is silent for longer than two of them proves nothing any more.
-HEARING_SECONDS: Final = 130.0
 
 
 class Health:
@@ -40,6 +41,14 @@ class Health:
     def hears(self) -> bool:
         """Whether the node stream brought a byte lately: what it did not bring has not happened."""
         return 0 <= self.stream_age() < HEARING_SECONDS
+
+    def told(self) -> dict[str, datetime]:
+        """By annotation of the Lease, when everything was last listed and when nodes were last heard of."""
+        now = self._clock.moment()
+        moments = {RESYNCED_ANNOTATION: self._resync.synced_at, HEARD_ANNOTATION: self._stream.last_byte}
+        return {
+            name: now.wall - timedelta(seconds=now.uptime - at) for name, at in moments.items() if at is not None
+        }
 
     def dead(self) -> str:
         """Why we are not alive; empty when we are.

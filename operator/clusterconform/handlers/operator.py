@@ -157,6 +157,7 @@ class _Operator:
         )
         self._look_after_agents()
         self.health = Health(clock=clock, stream=self.stream, resync=self.resync, elector=elector, metrics=metrics)
+        elector.tell = self.health.told
 
     def _look_after_agents(self) -> None:
         roll = self.nodes.roll

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterconform.contract.facts import NodeFacts, UnreadableNodeError, decode_node_list, read_node
+from clusterconform.contract.lease import RESYNC_SECONDS
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import API_VERSION, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, manifest_of, read_profile
@@ -25,7 +26,7 @@ from clusterconform.handlers.cache import Cache
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 600.0
+PERIOD_SECONDS: Final = RESYNC_SECONDS
 PROFILES_PATH: Final = f"/apis/{API_VERSION}/{PLURAL}"
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 # A list that lacks more nodes is settled in several rounds, so that a lying list costs few requests.

@@ -259,7 +259,9 @@ class _Operator:
                 reaper.run(),
             ):
                 tasks.create_task(work)
-            tasks.create_task(watching.watch(registry, sessions, lambda: _stop_on_signals(stop)))
+            tasks.create_task(
+                watching.watch(registry, sessions, lambda: _stop_on_signals(stop), self.resync.profiles_served)
+            )
 
     async def _keep_complete(self) -> None:
         await self.resync.first()

@@ -8,6 +8,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -84,18 +85,103 @@ def growth(scene: Scene, faults: tuple[Callable[[Scene], None], ...], cycles: in
     A level is the median of the resident memory after each of five faults in a row: single ones stand out while
     a list is being read, or when the kernel takes pages back; a leak lifts them all.
     """
-    seen = list[int]()
-    for fault in itertools.islice(itertools.cycle(faults), WARM + cycles):
+    seen, warm = list[int](), max(WARM, len(faults))
+    for fault in itertools.islice(itertools.cycle(faults), warm + cycles):
         fault(scene)
         scene.newcomer()
         seen.append(scene.process.resident())
-    before, after = seen[WARM - SAMPLES : WARM], seen[-SAMPLES:]
-    return statistics.median(after) / statistics.median(before) - 1
+    before, after = seen[warm - SAMPLES : warm], seen[-SAMPLES:]
+    grown = statistics.median(after) / statistics.median(before) - 1
+    print(f"resident memory after each fault, in KiB: {seen}; grown by {grown:.1%}")  # noqa: T201 - shown when it fails
+    return grown
 
 
 def test_memory_is_back_at_its_level_after_ten_faults(scene: Scene) -> None:
     assert growth(scene, CHEAP, 10) <= 0.05
     scene.check()
+
+
+def gone_as_status(scene: Scene) -> None:
+    for path in (NODES, PROFILES):
+        scene.proxy.answer(is_watch_of(path), GONE)
+    scene.proxy.cut_watches()
+
+
+def restart_api_server(scene: Scene) -> None:
+    scene.plane.kill_api_server()
+    scene.plane.start_api_server()
+
+
+def restart_storage(scene: Scene) -> None:
+    scene.plane.kill_etcd()
+    scene.plane.start_etcd()
+    scene.world.until(lambda: scene.plane.admin.answers("/readyz"), "the API server is ready", seconds=60)
+
+
+def freeze(scene: Scene) -> None:
+    scene.proxy.freeze()
+    scene.proxy.cut_watches()  # or each cycle would last for as long as a watch may be silent
+
+
+def refuse(scene: Scene) -> None:
+    scene.proxy.answer(is_marks, Reply(429, "TooManyRequests", {"Retry-After": "1"}))
+
+
+def slow_down(scene: Scene) -> None:
+    scene.proxy.cut_watches()
+    with scene.proxy.slow(but_the_lease, 0.3):
+        scene.until_passed()
+
+
+@contextmanager
+def broken_lists(scene: Scene, reply: Reply) -> Iterator[Callable[[], int]]:
+    """Lists of nodes that come in pages of five and fail on the last one; tells how often they did."""
+    scene.proxy.page = 5
+    try:
+        with scene.proxy.answering(
+            lambda exchange: of_nodes(exchange) and exchange.is_last_page, reply, when=When.AFTER
+        ) as fault:
+            yield lambda: fault.met
+    finally:
+        scene.proxy.page = None
+
+
+def break_lists(scene: Scene) -> None:
+    with broken_lists(scene, FAILED) as failed:
+        scene.proxy.expire_watches(of_nodes)
+        scene.world.until(lambda: failed() >= 1, "a list has failed")
+
+
+def lose_ledger(scene: Scene) -> None:
+    scene.plane.admin.delete(LEDGER)
+    scene.until_passed()
+
+
+ALL: Final = (
+    *CHEAP,
+    gone_as_status,
+    restart_api_server,
+    restart_storage,
+    freeze,
+    refuse,
+    slow_down,
+    break_lists,
+    lose_ledger,
+)
+# No outage costs the leader its place: a process that begins anew begins with new memory.
+LONG_LEASE: Final = ("--lease-duration", "300s", "--renew-deadline", "240s", "--retry-period", "500ms")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_memory_is_back_at_its_level_after_a_hundred_faults_of_every_kind(
+    builder: Builder, tmp_path: Path
+) -> None:
+    with chaotic(builder, tmp_path, lease=LONG_LEASE) as scene:
+        assert growth(scene, ALL, 100) <= 0.05
+        assert not scene.process.said("lost leadership")
+        scene.forgive()
+        scene.check()
 
 
 # --- the API server and its storage ------------------------------------------------------------------------
@@ -138,12 +224,6 @@ def test_watches_that_are_cut_are_opened_again(ripe: Scene) -> None:
 
 def gone_as_event(scene: Scene) -> None:
     scene.proxy.expire_watches()
-
-
-def gone_as_status(scene: Scene) -> None:
-    for path in (NODES, PROFILES):
-        scene.proxy.answer(is_watch_of(path), GONE)
-    scene.proxy.cut_watches()
 
 
 @pytest.mark.parametrize("gone", [gone_as_event, gone_as_status])
@@ -211,19 +291,6 @@ def test_a_write_whose_answer_is_too_slow_is_not_done_twice(ripe: Scene) -> None
         assert fault.met == 1
 
 
-@contextmanager
-def broken_lists(scene: Scene, reply: Reply) -> Iterator[Callable[[], int]]:
-    """Lists of nodes that come in pages of five and fail on the last one; tells how often they did."""
-    scene.proxy.page = 5
-    try:
-        with scene.proxy.answering(
-            lambda exchange: of_nodes(exchange) and exchange.is_last_page, reply, when=When.AFTER
-        ) as fault:
-            yield lambda: fault.met
-    finally:
-        scene.proxy.page = None
-
-
 @pytest.mark.parametrize("reply", [FAILED, GONE], ids=["500", "410"])
 def test_a_list_that_fails_on_its_last_page_takes_no_node_for_gone(ripe: Scene, reply: Reply) -> None:
     known = ripe.process.metric("clusterconform_nodes")
@@ -257,6 +324,12 @@ def test_profiles_are_watched_again_after_their_crd_was_deleted_and_made_again(r
     world.delete(CRD)
     world.until(lambda: world.condition(name) == ("Unknown", "NotEnforced"), "no profile acts", seconds=60)
     world.until(lambda: bool(ripe.process.said("the watches failed")), "there is nothing to watch", seconds=60)
+    opened = len(ripe.proxy.watched)
+    world.until(
+        lambda: any(of_nodes(watch) for watch in ripe.proxy.watched[opened:]),
+        "nodes are watched alone",
+        seconds=60,
+    )
     admin.create(CRDS, yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text()))
     world.until(lambda: admin.answers(PROFILES), "the CRD is served", seconds=60)
     apply_file(admin, ROOT / "crds" / "profiles.yaml")
@@ -276,8 +349,10 @@ def test_a_ledger_that_is_deleted_gives_nobody_a_new_budget(ripe: Scene) -> None
         ripe.plane.admin.delete(LEDGER)
         ripe.until_passed()
         assert not ripe.world.gone(LEDGER)
+        assert ripe.held() == ["BudgetSpent"] * len(ripe.held()) != []
+        ripe.restart()  # the next leader has nothing but the new ledger
+        ripe.until_passed()
         assert ripe.allowed() == ("False", "BudgetSpent")
-        assert set(ripe.held()) == {"BudgetSpent"}
 
 
 def test_a_state_that_is_deleted_seeds_no_profile_again(ripe: Scene) -> None:

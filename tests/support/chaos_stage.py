@@ -226,7 +226,10 @@ class Scene:
         name = f"guest{next(self._numbers)}-vk-native"
         self.world.create(name, labels={"outpost.dhnt.io/backend": "vk-native"})
         self.world.until(
-            lambda: self.world.labels(name).get("runtime") == "virtual", f"{name} is marked", seconds=90
+            # Watches that broke in an unusual way several times in a minute rest for a minute.
+            lambda: self.world.labels(name).get("runtime") == "virtual",
+            f"{name} is marked",
+            seconds=240,
         )
         self.plane.admin.delete(f"{NODES}/{name}")
 
@@ -320,6 +323,8 @@ def chaotic(
                 if scene.process.running:
                     scene.process.kill(signal.SIGCONT)
                 code = scene.process.stop()
-            assert code == 0, scene.process.rubbish
-            assert not scene.process.rubbish
-            assert not [line for line in scene.process.lines if "exception" in line]
+            assert (code, scene.process.rubbish) == (0, []), (code, scene.process.rubbish)
+            # Kopf tells at length of what it gave up, before it is started anew.
+            own = [line for line in scene.process.lines if not line["logger"].startswith("kopf.")]
+            bad = [line for line in own if "exception" in line]
+            assert not bad, bad

@@ -136,14 +136,11 @@ class Scene:
         return self.world.profile_condition("k3s", "ReapingAllowed")
 
     def is_settled(self) -> bool:
-        """Whether all that carries our condition carries it with True, and all that shall does."""
-        found = self.plane.admin.get(NODES)["items"]
-        seen = {item["metadata"]["name"]: _condition(item) for item in found}
-        return (
-            "False" not in seen.values()
-            and "Unknown" not in seen.values()
-            and len([status for status in seen.values() if status == "True"]) >= _DRIFTERS
-        )
+        """Whether all that the operator keeps to a profile is said to conform: nothing is left to be written."""
+        items = self.plane.admin.get(NODES)["items"]
+        said = {item["metadata"]["name"]: _condition(item) for item in items}
+        kept = [name for name in said if name.startswith(("yew", "alive", "late"))]
+        return all(said[name] == "True" for name in kept) and not {"False", "Unknown"} & set(said.values())
 
     # --- what must hold ----------------------------------------------------------------------------------------
 

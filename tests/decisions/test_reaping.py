@@ -654,6 +654,38 @@ def test_deleting_the_ledger_does_not_refill_the_budget() -> None:
     assert len(cluster.deleted) == 3
 
 
+def lose_the_ledger(cluster: Cluster) -> None:
+    """Somebody deletes it, and it is made anew."""
+    cluster.text, cluster.trust, cluster.created_at = "", None, cluster.wall
+
+
+def test_deleting_the_ledger_does_not_restore_trust() -> None:
+    cluster = Cluster(ready_fleet(3))
+    leader = Leader(cluster, grace="24h")
+    leader.run()
+    cluster.jump(3 * HOUR)
+    cluster.nodes["pi-abc123"] = dead()
+    assert leader.run().refused is Reason.CLOCK_SKEW
+    lose_the_ledger(cluster)
+    passes(leader, [HOUR] * 20)
+    assert (cluster.deleted, leader.run().refused) == ([], Reason.UNTRUSTED)
+    assert read_trust(cluster.trust).cause is Reason.CLOCK_SKEW
+    passes(leader, [HOUR] * 4)
+    assert cluster.deleted == ["pi-abc123"]
+
+
+def test_deleting_the_ledger_does_not_begin_a_new_day() -> None:
+    cluster = Cluster([*ready_fleet(8), *dead_fleet(*[48.0] * 5)])
+    leader = Leader(cluster, maxReapedPercentPerDay=20)
+    leader.run()
+    assert len(cluster.deleted) == 3
+    lose_the_ledger(cluster)
+    passes(leader, [HOUR] * 20)
+    assert (len(cluster.deleted), leader.run().refused) == (3, Reason.DAILY_LIMIT)
+    passes(leader, [HOUR] * 4)
+    assert len(cluster.deleted) == 5
+
+
 def test_rubbish_in_the_ledger_is_spent_and_not_for_ever() -> None:
     cluster = Cluster([dead(), *ready_fleet(3)], text="rubbish\n")
     leader = Leader(cluster, maxDeletes=1)

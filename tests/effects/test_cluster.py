@@ -48,7 +48,12 @@ class Here:
 
 
 @contextlib.asynccontextmanager
-async def here(tmp_path: Path, may_write: Callable[[float], bool] = lambda _: True) -> AsyncIterator[Here]:
+async def here(
+    tmp_path: Path,
+    may_write: Callable[[float], bool] = lambda _: True,
+    clock: ManualClock | None = None,
+    longest: float | None = None,
+) -> AsyncIterator[Here]:
     """One agent on a server, and a client of it."""
     api = FakeApi()
     api.put(NODES, AGENT)
@@ -57,7 +62,8 @@ async def here(tmp_path: Path, may_write: Callable[[float], bool] = lambda _: Tr
         connection = Connection(config)
         await connection.open()
         metrics = Metrics()
-        cluster = Cluster(connection, metrics, ManualClock(), may_write)
+        options = {} if longest is None else {"longest_wait": longest}
+        cluster = Cluster(connection, metrics, clock or ManualClock(), may_write, **options)
         try:
             yield Here(server, cluster, metrics, config)
         finally:
@@ -192,6 +198,50 @@ async def test_429_carries_the_time_to_wait(tmp_path: Path) -> None:
         with pytest.raises(errors.BusyError) as told:
             await world.cluster.get(PATH)
         assert told.value.retry_after == 3.0
+
+
+async def test_no_request_of_a_kind_goes_out_before_the_time_that_the_server_asked_for(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with here(tmp_path, clock=clock) as world:
+        world.api.put(NODES, virtual())
+        other = Request(method="GET", path=f"{NODES}/laptop-vk-podman")
+        world.api.script("GET", PATH, refusal(429, "slow down", Retry_After="3"))
+        with pytest.raises(errors.BusyError, match="slow down"):
+            await world.cluster.get(PATH)
+        clock.advance(1)
+        with pytest.raises(errors.BusyError, match=r"^not sent, .* to wait: GET v1/nodes/NAME$") as told:
+            await world.cluster.send(other)
+        assert told.value.retry_after == 2.0
+        await world.cluster.send(PATCH)
+        assert [page async for page in world.cluster.pages(NODES)]
+        clock.advance(2)
+        await world.cluster.send(other)
+        assert [sent.method for sent in world.api.sent] == ["GET", "PATCH", "GET", "GET"]
+
+
+async def test_a_server_in_trouble_is_waited_for_as_a_busy_one_is(tmp_path: Path) -> None:
+    async with here(tmp_path) as world:
+        world.api.script("GET", PATH, refusal(503, "starting", Retry_After="1"))
+        with pytest.raises(errors.UnreachableError):
+            await world.cluster.get(PATH)
+        with pytest.raises(errors.BusyError):
+            await world.cluster.get(PATH)
+
+
+@pytest.mark.parametrize(("longest", "wait"), [(None, 300.0), (5.0, 5.0)])
+async def test_a_wait_has_an_end_whatever_the_server_asks_for(
+    tmp_path: Path, longest: float | None, wait: float
+) -> None:
+    clock = ManualClock()
+    async with here(tmp_path, clock=clock, longest=longest) as world:
+        world.api.script("GET", PATH, refusal(429, Retry_After="999999999"))
+        with pytest.raises(errors.BusyError):
+            await world.cluster.get(PATH)
+        clock.advance(wait - 0.5)
+        with pytest.raises(errors.BusyError):
+            await world.cluster.get(PATH)
+        clock.advance(0.5)
+        await world.cluster.get(PATH)
 
 
 async def test_without_an_answer_in_time_the_server_is_unreachable(tmp_path: Path) -> None:

@@ -10,17 +10,18 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
 from builders import agent
 from effects_api import NODES, FakeApi, refusal
 from effects_server import Served, served
-from proxy import Exchange, FaultProxy, When
+from proxy import Exchange, FaultProxy, Reply, When
 
 from clusterconform.contract.request import JSON, Request
 from clusterconform.effects.clock import Clock
 from clusterconform.effects.cluster import Cluster
 from clusterconform.effects.connection import Connection
-from clusterconform.effects.errors import NotFoundError, UnreachableError
+from clusterconform.effects.errors import BusyError, GoneError, NotFoundError, UnreachableError
 from clusterconform.effects.metrics import Metrics
 from clusterconform.sandbox.certificates import Authority
 
@@ -142,7 +143,8 @@ async def test_a_watch_streams_line_by_line_and_is_no_exchange(tmp_path: Path) -
             here.api.remove(NODES, "pi-2")
             assert json.loads(await watch.content.readline())["type"] == "DELETED"
         assert here.proxy.exchanges == []
-        assert here.proxy.watches == 1
+        (noted,) = here.proxy.watched
+        assert (noted.path, noted.is_watch, noted.status) == (NODES, True, 200)
 
 
 async def test_a_request_that_is_cut_before_does_not_arrive(tmp_path: Path) -> None:
@@ -206,6 +208,116 @@ async def test_what_is_held_goes_on_although_nobody_waits_for_it_any_more(tmp_pa
         hold.release()
         assert await asyncio.to_thread(arrived.wait, 5)
         assert here.api.names(NODES) == ["pi-2"]
+
+
+@pytest.mark.parametrize("when", When)
+async def test_the_kth_that_matches_is_answered_by_the_proxy_without_or_with_its_effect(
+    tmp_path: Path, when: When
+) -> None:
+    async with between(tmp_path) as here:
+        here.proxy.answer(is_delete, Reply(429, "TooManyRequests", {"Retry-After": "7"}), nth=2, when=when)
+        await here.cluster.send(delete("pi-1"))
+        with pytest.raises(BusyError, match="the proxy says 429") as refused:
+            await here.cluster.send(delete("pi-2"))
+        assert refused.value.retry_after == 7.0
+        assert here.api.names(NODES) == (["pi-2"] if when is When.BEFORE else [])
+        assert [exchange.status for exchange in here.proxy.exchanges] == [200, 0 if when is When.BEFORE else 200]
+
+
+async def test_each_that_matches_is_answered_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
+    async with between(tmp_path) as here:
+        with here.proxy.answering(lambda exchange: exchange.name == "pi-1", Reply(500)) as fault:
+            for _ in range(2):
+                with pytest.raises(UnreachableError):
+                    await here.cluster.get(PATH)
+            await here.cluster.get(f"{NODES}/pi-2")
+        await here.cluster.get(PATH)
+        assert (fault.met, here.arrived()) == (2, ["GET", "GET"])
+
+
+async def test_one_that_is_slow_waits_alone(tmp_path: Path) -> None:
+    async with between(tmp_path) as here:
+        with here.proxy.slow(lambda exchange: exchange.name == "pi-1", 0.4):
+            late = asyncio.create_task(here.cluster.get(PATH))
+            await here.cluster.get(f"{NODES}/pi-2")
+            assert not late.done()
+            with pytest.raises(UnreachableError):
+                await here.cluster.send(READ, timeout=0.1)
+            await late
+
+
+async def test_a_list_comes_in_pages_of_the_servers_own_and_its_last_one_is_told(tmp_path: Path) -> None:
+    async with between(tmp_path) as here:
+        here.api.put(NODES, agent("pi-3", uid="uid-pi-3"))
+        here.proxy.page = 2
+        pages = [json.loads(page)["items"] async for page in here.cluster.pages(NODES)]
+        assert [len(page) for page in pages] == [2, 1]
+        assert [(one.more, one.is_last_page) for one in here.proxy.exchanges] == [(True, False), (False, True)]
+        last = Reply(410, "Expired")
+        here.proxy.answer(lambda exchange: exchange.is_last_page, last, when=When.AFTER)
+        got = []
+        with pytest.raises(GoneError):
+            got += [page async for page in here.cluster.pages(NODES)]
+        assert [exchange.status for exchange in here.proxy.exchanges] == [200, 200, 200, 200]
+
+
+def watching(here: Between) -> str:
+    return f"{here.connection.server}{NODES}?watch=true&resourceVersion=0"
+
+
+async def test_a_watch_that_is_cut_breaks_in_the_middle(tmp_path: Path) -> None:
+    async with between(tmp_path) as here, here.connection.session() as session:
+        async with session.get(watching(here)) as watch:
+            await watch.content.readline()
+            await asyncio.to_thread(here.proxy.cut_watches, lambda exchange: exchange.path == "/somewhere/else")
+            await watch.content.readline()
+            await asyncio.to_thread(here.proxy.cut_watches)
+            with pytest.raises(aiohttp.ClientError):
+                await watch.content.readline()
+        assert (await here.cluster.get(PATH))["metadata"]["name"] == "pi-1"
+
+
+@pytest.mark.parametrize(("reply", "code"), [(None, 410), (Reply(500), 500)])
+async def test_a_watch_that_expires_ends_with_an_error_event(
+    tmp_path: Path, reply: Reply | None, code: int
+) -> None:
+    async with between(tmp_path) as here, here.connection.session() as session:
+        async with session.get(watching(here)) as watch:
+            for _ in range(2):
+                await watch.content.readline()
+            await asyncio.to_thread(here.proxy.expire_watches, reply=reply)
+            *_, last = (await watch.content.read()).splitlines()
+        event = json.loads(last)
+        assert (event["type"], event["object"]["code"]) == ("ERROR", code)
+
+
+async def test_a_watch_is_answered_by_the_proxy_as_a_request_is(tmp_path: Path) -> None:
+    async with between(tmp_path) as here, here.connection.session() as session:
+        here.proxy.answer(lambda exchange: exchange.is_watch, Reply(410, "Expired"))
+        async with session.get(watching(here)) as watch:
+            assert watch.status == 410
+            assert (await watch.json())["reason"] == "Expired"
+        assert here.arrived() == []
+
+
+async def test_what_is_frozen_is_silent_without_an_end_and_new_connections_are_as_good_as_ever(
+    tmp_path: Path,
+) -> None:
+    async with between(tmp_path) as here, here.connection.session() as session:
+        async with session.get(watching(here)) as watch:
+            for _ in range(2):
+                await watch.content.readline()
+            await here.cluster.get(PATH)
+            assert await asyncio.to_thread(here.proxy.freeze) == 2
+            here.api.remove(NODES, "pi-2")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(watch.content.readline(), 0.5)
+            with pytest.raises(UnreachableError):
+                await here.cluster.send(READ, timeout=0.3)
+            assert await here.cluster.send(READ, timeout=5)
+            async with session.get(watching(here)) as other:
+                assert json.loads(await other.content.readline())["object"]["metadata"]["name"] == "pi-1"
+        assert here.arrived() == ["GET", "GET"]
 
 
 async def test_a_server_that_is_gone_breaks_the_connection_and_one_that_is_back_answers(tmp_path: Path) -> None:

@@ -23,6 +23,14 @@ from clusterconform.handlers.resync import PERIOD_SECONDS, EvidenceIncompleteErr
 NAMES = [f"host{number}-vk-podman" for number in range(5)]
 
 
+NO_PROFILES = {"kind": "RuntimeProfileList", "metadata": {"resourceVersion": "1"}, "items": []}
+
+
+def hide_profiles(api: FakeApi, answer: Reply, *, alone: bool = False) -> None:
+    """Give ``answer`` to each list of all profiles, or of one alone."""
+    api.script("GET", PROFILES, answer, forever=True, only=lambda sent: ("fieldSelector" in sent.query) == alone)
+
+
 class Listing:
     """A resync with its API server and what it told."""
 
@@ -214,13 +222,47 @@ async def test_a_cluster_whose_profiles_were_all_deleted_on_purpose_is_believed_
 
 
 @in_virtual_time
-async def test_B04_profiles_that_an_empty_list_hides_are_kept_while_a_get_finds_them() -> None:
+async def test_B04_profiles_that_an_empty_list_hides_are_kept_while_a_list_of_each_finds_them() -> None:
     listing = Listing()
     await listing.resync.first()
-    empty = reply({"kind": "RuntimeProfileList", "metadata": {"resourceVersion": "1"}, "items": []})
-    listing.api.script("GET", PROFILES, empty, forever=True)
+    hide_profiles(listing.api, reply(NO_PROFILES))
     async with listing.running():
         await asyncio.sleep(7200)
+    assert set(listing.cache.profiles()) == set(MATRIX)
+
+
+@pytest.mark.parametrize("answer", [refusal(500), refusal(403), Reply(body=b"{}"), reply({"items": None})])
+@in_virtual_time
+async def test_a_profile_that_a_list_lacks_is_kept_while_a_list_of_it_alone_is_no_answer(answer: Reply) -> None:
+    listing = Listing()
+    await listing.resync.first()
+    hide_profiles(listing.api, reply(NO_PROFILES))
+    hide_profiles(listing.api, answer, alone=True)
+    async with listing.running():
+        await asyncio.sleep(7200)
+    assert set(listing.cache.profiles()) == set(MATRIX)
+
+
+@in_virtual_time
+async def test_a_kind_that_is_gone_has_no_objects_any_more_and_is_believed_in_the_end() -> None:
+    """The CRD was deleted, and the watch did not tell of the profiles that went with it."""
+    listing = Listing()
+    await listing.resync.first()
+    for alone in (False, True):
+        hide_profiles(listing.api, refusal(404, "the server could not find the requested resource"), alone=alone)
+    for _ in range(2):
+        with pytest.raises(EvidenceIncompleteError):
+            await listing.resync.once()
+        assert set(listing.cache.profiles()) == set(MATRIX)
+    await listing.resync.once()
+    assert listing.cache.profiles() == {}
+    assert not await listing.resync.profiles_served()
+    listing.api.heal()
+    for name, row in MATRIX.items():
+        listing.api.remove(PROFILES, name)
+        listing.api.put(PROFILES, manifest_of(row))
+    assert await listing.resync.profiles_served()
+    await listing.resync.once()
     assert set(listing.cache.profiles()) == set(MATRIX)
 
 

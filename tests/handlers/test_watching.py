@@ -199,10 +199,17 @@ async def test_without_the_slim_stream_kopf_may_write_no_more_than_with_it(tmp_p
         assert here.seen == []
 
 
+async def always() -> bool:
+    """RuntimeProfiles are served."""
+    return True
+
+
 @contextlib.asynccontextmanager
-async def watched(told: Told, sessions: watching.Sessions) -> AsyncIterator[None]:
+async def watched(
+    told: Told, sessions: watching.Sessions, profiles_served: Callable[[], Awaitable[bool]] = always
+) -> AsyncIterator[None]:
     """Watch while the body runs."""
-    watch = asyncio.create_task(watching.watch(told.registered, sessions, lambda: None))
+    watch = asyncio.create_task(watching.watch(told.registered, sessions, lambda: None, profiles_served))
     try:
         yield
     finally:
@@ -307,6 +314,38 @@ async def test_410_lists_again_and_tells_of_what_vanished_meanwhile(tmp_path: Pa
     assert told.nodes.count("laptop-vk-podman") == 2
 
 
+async def test_profiles_whose_crd_was_missing_are_watched_as_soon_as_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kopf asks what there is to watch when it starts, and never again; nodes are watched meanwhile."""
+    monkeypatch.setattr(watching, "_LOOK_SECONDS", 0.05)
+    api, asked = FakeApi(), list[bool]()
+    api.put(NODES, agent())
+    api.put(PROFILES, manifest("k3s", AGENT_SPEC))
+    async with served(api) as here:
+        connection = Connection(kubeconfig(tmp_path / "config", here.url))
+        sessions = watching.Sessions(connection, NodeStream(Metrics(), lambda: 0.0))
+        told, here.hidden = Told(sessions.login), True
+
+        async def profiles_served() -> bool:
+            asked.append(not here.hidden)
+            return not here.hidden
+
+        async with watched(told, sessions, profiles_served):
+            async with asyncio.timeout(20):
+                while len(asked) < 3:  # noqa: ASYNC110 - see served()
+                    await asyncio.sleep(0.01)
+            assert (told.cache.names(), told.cache.profiles()) == ([AGENT], {})
+            here.hidden = False
+            await told.until(lambda: "k3s" in told.cache.profiles())
+            api.change(PROFILES, "k3s", lambda raw: raw["spec"].update(enforcement="Observe"))
+            await told.until(lambda: told.catalogue == 2)
+            here.close_watches()
+        assert asked.count(True) == 1
+    said = [record.message for record in caplog.records if record.name == watching.__name__]
+    assert said == ["the watches ended"]
+
+
 class Kopf:
     """Stands in for Kopf's two functions; lives for the seconds it is given, one start each."""
 
@@ -336,7 +375,7 @@ class Kopf:
 async def watch_for(seconds: float, after_start: Callable[[], None] = lambda: None) -> None:
     """Watch for so long."""
     sessions = watching.Sessions(Connection(), NodeStream(Metrics(), lambda: 0.0))
-    work = asyncio.create_task(watching.watch(Told().registered, sessions, after_start))
+    work = asyncio.create_task(watching.watch(Told().registered, sessions, after_start, always))
     await asyncio.sleep(seconds)
     work.cancel()
     with contextlib.suppress(asyncio.CancelledError):

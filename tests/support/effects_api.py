@@ -94,6 +94,7 @@ class _Script:
     path: str
     replies: list[Reply]
     forever: bool
+    only: Callable[[Sent], bool]
 
 
 class FakeApi:
@@ -161,9 +162,16 @@ class FakeApi:
         """The names in ``collection``, sorted."""
         return sorted(self._objects[collection])
 
-    def script(self, method: str, path: str, *replies: Reply, forever: bool = False) -> None:
+    def script(
+        self,
+        method: str,
+        path: str,
+        *replies: Reply,
+        forever: bool = False,
+        only: Callable[[Sent], bool] = lambda _: True,
+    ) -> None:
         """Answer the next such requests with ``replies``, one each; the last for ever if so wished."""
-        self._scripts.append(_Script(method, path, list(replies), forever))
+        self._scripts.append(_Script(method, path, list(replies), forever, only))
 
     def heal(self) -> None:
         """Forget all scripted answers."""
@@ -196,7 +204,7 @@ class FakeApi:
 
     def _scripted(self, sent: Sent) -> Reply | None:
         for script in self._scripts:
-            if (script.method, script.path) == (sent.method, sent.path) and script.replies:
+            if (script.method, script.path) == (sent.method, sent.path) and script.replies and script.only(sent):
                 if script.forever and len(script.replies) == 1:
                     return script.replies[0]
                 return script.replies.pop(0)
@@ -237,6 +245,9 @@ class FakeApi:
         limit = self.page or int(sent.query.get("limit", "0")) or len(self._objects[sent.path]) + 1
         start = int(sent.query.get("continue", "0"))
         items = list(self._objects[sent.path].values())
+        field, _, wanted = sent.query.get("fieldSelector", "").partition("=")
+        if field == "metadata.name":
+            items = [item for item in items if item["metadata"]["name"] == wanted]
         more = str(start + limit) if start + limit < len(items) else ""
         return reply(
             {

@@ -64,6 +64,7 @@ class Served:
         watches: How many watches of profiles are open.
         mute: The path of watches that get no answer at all, not even a head.
         muted: How often such a one began to wait.
+        hidden: Whether there is no kind RuntimeProfile, as without its CRD.
     """
 
     def __init__(self, api: FakeApi) -> None:
@@ -71,6 +72,7 @@ class Served:
         self.seen: list[tuple[str, str, str, str]] = []
         self.users: list[str] = []
         self.watching, self.watches, self.mute, self.muted = 0, 0, "", 0
+        self.hidden = False
         self._news = asyncio.Event()
         self._lines: dict[str, bytes] = {}
         self._closing = False
@@ -96,6 +98,8 @@ class Served:
         agent, key = headers.get("User-Agent", ""), headers.get("Authorization", "")
         self.seen.append((request.method, request.path, agent, key))
         self.users.append(_user(request))
+        if self.hidden and request.path.startswith(f"/apis/{API_VERSION}"):
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
         if request.path in _DISCOVERY:
             return web.json_response(_DISCOVERY[request.path])
         if request.query.get("watch") == "true" and request.path in {NODES, PROFILES}:

@@ -8,7 +8,7 @@ import sysconfig
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,17 @@ STATE = "/api/v1/namespaces/clusterconform-system/configmaps/clusterconform-stat
 class OperatorProcess:
     """A running ``clusterconform run`` and what it said."""
 
-    def __init__(self, kubeconfig: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        *flags: str,
+        program: Sequence[str | Path] = (PROGRAM,),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = 0
         self.lines: list[dict[str, Any]] = []
         self.rubbish: list[str] = []
-        command = [str(PROGRAM), "run", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", *flags]
+        command = [*map(str, program), "run", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0", *flags]
         self._process = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,
@@ -84,6 +90,12 @@ class OperatorProcess:
         lines = self.get("/metrics")[1].splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
+    def resident(self) -> int:
+        """Its resident memory in KiB, as Linux counts it."""
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        (line,) = [line for line in status if line.startswith("VmRSS:")]
+        return int(line.split()[1])
+
     def await_ready(self) -> None:
         wait_until(
             lambda: not self.running or (self.port != 0 and self.get("/readyz")[0] == 200),
@@ -121,10 +133,14 @@ class OperatorProcess:
 
 @contextmanager
 def operator(
-    kubeconfig: Path, *flags: str, ready: bool = True, environment: Mapping[str, str] | None = None
+    kubeconfig: Path,
+    *flags: str,
+    ready: bool = True,
+    program: Sequence[str | Path] = (PROGRAM,),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[OperatorProcess]:
     """An operator that runs for the length of the block and then stops in order, without a traceback."""
-    process = OperatorProcess(kubeconfig, *flags, environment=environment)
+    process = OperatorProcess(kubeconfig, *flags, program=program, environment=environment)
     try:
         if ready:
             process.await_ready()

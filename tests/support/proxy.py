@@ -8,14 +8,24 @@ does at the k-th request that matches is told beforehand::
         hold = proxy.hold(is_delete, when=When.BEFORE)
         hold.wait()      # the request has arrived, and is not forwarded yet
         hold.release()
+
+or for as long as a block lasts, to each of them::
+
+        with proxy.answering(is_patch, Reply(429, headers={"Retry-After": "5"})):
+            ...
+
+And what happens to whoever is connected happens at once: ``cut_watches``, ``expire_watches``, ``freeze``.
 """
 
 import asyncio
 import base64
 import json
+import re
 import ssl
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -44,16 +54,19 @@ class When(Enum):
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and what became of it; watches are none.
+    """One request and what became of it.
 
     Attributes:
-        number: Its place in the order of arrival, from 1.
+        number: Its place in the order of arrival, from 1; watches have an order of their own.
         method: HTTP method.
         path: Without the query.
-        query: The query.
+        query: The query, as it came.
         body: As JSON, None without one.
         status: Of the API server's answer; 0 before that, or where none came.
         audit: Its number in the audit log; empty before the answer.
+        at: When it came, in seconds of the monotonic clock.
+        is_watch: Whether it is a watch.
+        more: Whether the answer is a page of a list that other pages follow.
     """
 
     number: int
@@ -63,11 +76,51 @@ class Exchange:
     body: Any
     status: int = 0
     audit: str = ""
+    at: float = field(default=0.0, compare=False)
+    is_watch: bool = field(default=False, compare=False)
+    more: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
         """The last word of the path: an object's name, or a collection's."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_last_page(self) -> bool:
+        """Whether the answer is the last page of a list that has several; told when it has been answered."""
+        return "continue=" in self.query and not self.more
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer in the place of the API server's: a Status, as it would send one.
+
+    Attributes:
+        status: HTTP status.
+        reason: The word for programs, as Expired.
+        headers: Such as Retry-After.
+    """
+
+    status: int
+    reason: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> Json:
+        """The Status object."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": f"the proxy says {self.status}",
+            "reason": self.reason,
+            "code": self.status,
+        }
+
+    def response(self) -> web.Response:
+        """As it is sent."""
+        return web.json_response(self.body, status=self.status, headers=dict(self.headers))
 
 
 Matches = Callable[[Exchange], bool]
@@ -99,22 +152,43 @@ class Hold:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Fault:
+class Fault:
+    """What is done to requests that match.
+
+    Attributes:
+        met: How many matched so far.
+        done: Whether it is over.
+    """
+
     matches: Matches
-    nth: int
     when: When
-    act: Callable[[Exchange], object]
-    cut: bool
-    seen: set[int] = field(default_factory=set)
+    nth: int = 0
+    act: Callable[[Exchange], object] | None = None
+    reply: Reply | None = None
+    delay: float = 0.0
+    cut: bool = False
+    met: int = 0
     done: bool = False
 
     def is_at(self, exchange: Exchange, when: When) -> bool:
-        """Whether this is the request and the end of it; each fault happens once."""
+        """Whether this is the request and the end of it: the ``nth``, once, or each where that is 0."""
         if when is not self.when or self.done or not self.matches(exchange):
             return False
-        self.seen.add(exchange.number)
-        self.done = len(self.seen) == self.nth
+        self.met += 1
+        if self.nth == 0:
+            return True
+        self.done = self.met == self.nth
         return self.done
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Watch:
+    """A watch that is open, and what is to become of it."""
+
+    exchange: Exchange
+    transport: asyncio.Transport | None
+    last: bytes = b""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class FaultProxy:
@@ -123,7 +197,9 @@ class FaultProxy:
     Attributes:
         kubeconfig: The way to it.
         exchanges: All requests but watches, in order of arrival.
-        watches: How many watches were opened.
+        watched: All watches, in order of arrival.
+        page: How many items a page of a list has at the most; None for as many as were asked for. The pages and
+            their tokens are the API server's, which is asked for fewer.
     """
 
     def __init__(self, account: Path, directory: Path, *, name: str = "") -> None:
@@ -135,13 +211,17 @@ class FaultProxy:
             name: Added to the User-Agent of each request, by which the audit log then tells operators apart.
         """
         self.exchanges: list[Exchange] = []
-        self.watches = 0
+        self.watched: list[Exchange] = []
+        self.page: int | None = None
         self._config = json.loads(account.read_text())
         self._cluster = self._config["clusters"][0]["cluster"]
         self._server = self._cluster["server"]
         self._name = name
-        self._faults: list[_Fault] = []
+        self._faults: list[Fault] = []
         self._busy: set[asyncio.Future[web.StreamResponse]] = set()
+        self._open: set[_Watch] = set()
+        self._connected: set[asyncio.Transport] = set()
+        self._frozen: set[asyncio.Transport] = set()
         self._guard = threading.Lock()
         self._up, self._stop = threading.Event(), asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -177,8 +257,77 @@ class FaultProxy:
             when: At which end of it.
             cut: Afterwards break the connection: the request is not forwarded, or its answer is lost.
         """
+        self._add(Fault(matches=matches, nth=nth, when=when, act=act, cut=cut))
+
+    def answer(self, matches: Matches, reply: Reply, *, nth: int = 1, when: When = When.BEFORE) -> None:
+        """Answer the ``nth`` request that matches in the API server's place, without or with its effect."""
+        self._add(Fault(matches=matches, nth=nth, when=when, reply=reply))
+
+    @contextmanager
+    def answering(self, matches: Matches, reply: Reply, *, when: When = When.BEFORE) -> Iterator[Fault]:
+        """Answer each request that matches, for the length of the block."""
+        with self._for_a_while(Fault(matches=matches, when=when, reply=reply)) as fault:
+            yield fault
+
+    @contextmanager
+    def slow(self, matches: Matches, seconds: float, *, when: When = When.AFTER) -> Iterator[Fault]:
+        """Let each request that matches wait, or its answer, for the length of the block; others pass."""
+        with self._for_a_while(Fault(matches=matches, when=when, delay=seconds)) as fault:
+            yield fault
+
+    def cut_watches(self, matches: Matches = lambda _: True) -> None:
+        """Break the connections of the watches that are open and match."""
+
+        def cut(watch: _Watch) -> None:
+            if watch.transport is not None:
+                watch.transport.abort()
+
+        self._upon_watches(matches, cut)
+
+    def expire_watches(self, matches: Matches = lambda _: True, reply: Reply | None = None) -> None:
+        """End the watches that are open and match with an ERROR event, 410 Gone unless ``reply`` says another."""
+        status = (reply or Reply(410, reason="Expired")).body
+        line = json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+        def end(watch: _Watch) -> None:
+            watch.last = line
+            watch.ended.set()
+
+        self._upon_watches(matches, end)
+
+    def freeze(self) -> int:
+        """Let every connection that is open now be silent for ever, without an end: half-open; how many.
+
+        What comes over them is swallowed. New connections are as good as ever.
+        """
+
+        async def freeze() -> int:
+            self._frozen |= {seen for seen in self._connected if not seen.is_closing()}
+            return len(self._frozen)
+
+        return asyncio.run_coroutine_threadsafe(freeze(), self._loop).result(_WAIT_SECONDS)
+
+    def _upon_watches(self, matches: Matches, act: Callable[[_Watch], None]) -> None:
+        async def upon_all() -> None:
+            for watch in list(self._open):
+                if matches(watch.exchange):
+                    act(watch)
+
+        asyncio.run_coroutine_threadsafe(upon_all(), self._loop).result(_WAIT_SECONDS)
+
+    def _add(self, fault: Fault) -> None:
         with self._guard:
-            self._faults.append(_Fault(matches=matches, nth=nth, when=when, act=act, cut=cut))
+            self._faults.append(fault)
+
+    @contextmanager
+    def _for_a_while(self, fault: Fault) -> Iterator[Fault]:
+        self._add(fault)
+        try:
+            yield fault
+        finally:
+            with self._guard:
+                fault.done = True
+                self._faults.remove(fault)
 
     def hold(self, matches: Matches, *, nth: int = 1, when: When, cut: bool = False) -> Hold:
         """Hold the ``nth`` request that matches until it is released."""
@@ -240,65 +389,116 @@ class FaultProxy:
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         content = await request.read()
-        if request.query.get("watch") == "true":
-            self.watches += 1
-            return await self._stream(request)
+        self._remember(request)
+        if request.transport in self._frozen:
+            return await self._swallowed(request)
         exchange = self._note(request, content)
-        if await self._met(exchange, When.BEFORE):
-            return _broken(request)
+        if (instead := await self._met(request, exchange, When.BEFORE)) is not None:
+            return instead
+        if exchange.is_watch:
+            return await self._stream(request, exchange)
+        return await self._forwarded(request, content, exchange)
+
+    async def _forwarded(self, request: web.Request, content: bytes, exchange: Exchange) -> web.StreamResponse:
         try:
             async with self._sent(request, content) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, OSError):
             return _broken(request)
         exchange.status, exchange.audit = answer.status, answer.headers.get("Audit-Id", "")
-        if await self._met(exchange, When.AFTER):
-            return _broken(request)
+        if "limit=" in exchange.query:
+            exchange.more = _goes_on(body)
+        if (instead := await self._met(request, exchange, When.AFTER)) is not None:
+            return instead
+        if request.transport in self._frozen:
+            return await self._swallowed(request)
         return web.Response(status=answer.status, body=body, headers=_kept(answer.headers))
 
+    def _remember(self, request: web.Request) -> None:
+        self._connected = {seen for seen in self._connected if not seen.is_closing()}
+        self._frozen &= self._connected
+        if request.transport is not None:
+            self._connected.add(request.transport)
+
+    async def _swallowed(self, request: web.Request) -> web.Response:
+        """Wait until the other side gives the connection up; it gets nothing."""
+        while not self._stop.is_set() and _listens(request):  # noqa: ASYNC110 - none tells
+            await asyncio.sleep(_GLANCE_SECONDS)
+        return _broken(request)
+
     def _note(self, request: web.Request, content: bytes) -> Exchange:
+        is_watch = request.query.get("watch") == "true"
         with self._guard:
+            order = self.watched if is_watch else self.exchanges
             exchange = Exchange(
-                number=len(self.exchanges) + 1,
+                number=len(order) + 1,
                 method=request.method,
                 path=request.path,
                 query=request.query_string,
                 body=json.loads(content) if content else None,
+                at=time.monotonic(),
+                is_watch=is_watch,
             )
-            self.exchanges.append(exchange)
+            order.append(exchange)
         return exchange
 
-    async def _met(self, exchange: Exchange, when: When) -> bool:
-        """Do what was told for this point; whether the connection is to be broken."""
+    async def _met(self, request: web.Request, exchange: Exchange, when: When) -> web.Response | None:
+        """Do what was told for this point; what is answered instead, or None where all goes on."""
         with self._guard:
             faults = [fault for fault in self._faults if fault.is_at(exchange, when)]
         for fault in faults:
-            await asyncio.to_thread(fault.act, exchange)
-        return any(fault.cut for fault in faults)
+            if fault.act is not None:
+                await asyncio.to_thread(fault.act, exchange)
+            await asyncio.sleep(fault.delay)
+        if any(fault.cut for fault in faults):
+            return _broken(request)
+        replies = [fault.reply for fault in faults if fault.reply is not None]
+        return replies[0].response() if replies else None
 
     def _sent(self, request: web.Request, content: bytes) -> Any:
         headers = _kept(request.headers)
         if self._name:
             headers["User-Agent"] = f"{headers.get('User-Agent', '')} ({self._name})"
-        url = URL(self._server + request.raw_path, encoded=True)
+        path = request.raw_path
+        if self.page is not None:
+            path = re.sub(r"(?<=[?&])limit=\d+", f"limit={self.page}", path)
+        url = URL(self._server + path, encoded=True)
         return self._session.request(request.method, url, headers=headers, data=content or None)
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        watch = _Watch(exchange=exchange, transport=request.transport)
+        self._open.add(watch)
         try:
             async with self._sent(request, b"") as answer:
+                exchange.status = answer.status
                 response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
                 await response.prepare(request)
-                while not self._stop.is_set() and _listens(request):
+                whole = True
+                while not self._stop.is_set() and _listens(request) and not (whole and watch.ended.is_set()):
                     try:
                         chunk = await asyncio.wait_for(answer.content.readany(), _GLANCE_SECONDS)
                     except TimeoutError:
                         continue
+                    if request.transport in self._frozen:
+                        return await self._swallowed(request)
                     if not chunk:
                         break
                     await response.write(chunk)
+                    whole = chunk.endswith(b"\n")
+                if watch.last:
+                    await response.write(watch.last)
         except (aiohttp.ClientError, OSError):
             return _broken(request)
+        finally:
+            self._open.discard(watch)
         return response
+
+
+def _goes_on(body: bytes) -> bool:
+    try:
+        return bool(json.loads(body)["metadata"].get("continue"))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def _kept(headers: Any) -> dict[str, str]:

@@ -53,7 +53,9 @@ class ReapingMemory:
 
     Attributes:
         last: When the last pass began, or None.
-        deletions: When this process deleted, in the budget window.
+        deletions: When this process deleted.
+        doubt: A cause of doubt that could not be written down yet, or None.
+        trust: What was earned at the end of the last pass, as it stands beside the ledger, or None.
         refusal: Event and detail of the last refusal in the ledger, to say each thing once.
         rejected: By uid, until which uptime a node that the API server would not delete is left alone.
     """
@@ -61,6 +63,7 @@ class ReapingMemory:
     last: Moment | None = None
     deletions: tuple[float, ...] = ()
     doubt: Reason | None = None
+    trust: str | None = None
     refusal: tuple[str, str] | None = None
     rejected: Mapping[str, float] = field(default_factory=dict)
 

@@ -24,3 +24,17 @@ class Request:
     path: str
     content_type: str = ""
     body: Json = None
+
+    @property
+    def kind(self) -> str:
+        """What the API server limits as one: method, resource and subresource, whatever the object's name.
+
+        A list and a read of one object are two kinds.
+        """
+        words = self.path.partition("?")[0].strip("/").split("/")
+        place = words[1:2] if words[0] == "api" else words[1:3]
+        rest = words[1 + len(place) :]
+        if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - a namespace's name, and what is in it
+            rest = rest[2:]
+        named = [rest[0], "NAME", *rest[2:]] if len(rest) > 1 else rest
+        return " ".join((self.method, "/".join((*place, *named))))

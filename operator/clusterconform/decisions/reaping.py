@@ -127,10 +127,11 @@ class _Pass:
                 yield from self._try_all(admission)
             self._hold_the_rest(found, admission)
         yield from self._settle()
-        self.memory = replace(self.memory, doubt=self.doubt)
+        trust = trusting.write_trust(self.trust) if self.readable else self.memory.trust
+        self.memory = replace(self.memory, doubt=self.doubt, trust=trust)
         if self.pending:
             self.memory = replace(self.memory, refusal=None)  # not written, so it is to be said again
-        spent = self.policy.max_deletes if self.young else self._spent(moment)
+        spent = self.policy.max_deletes if self.young else self._spent(moment, window_of(self.policy))
         return PassReport(
             refused=None if quiet else admission.refused,
             standing=admission,
@@ -161,7 +162,8 @@ class _Pass:
             self._fail(f"ledger: {answer.message or answer.trouble}", Reason.LEDGER_UNREADABLE)
             return None
         ledger: LedgerText = answer
-        self.text, self.trust = ledger.text, trusting.read_trust(ledger.trust)
+        # Where somebody deleted the ledger, what was doubted before is still known to whoever doubted it.
+        self.text, self.trust = ledger.text, trusting.read_trust(ledger.trust or self.memory.trust)
         if self.doubt is not None:
             self.trust = trusting.doubted(self.doubt, self.trust)
         return ledger.created_at
@@ -171,7 +173,7 @@ class _Pass:
     ) -> Circumstances:
         self.young = created is not None and moment.wall - created < window_of(self.policy)
         # A ledger younger than one window counts as spent: deleting it must not refill the budget.
-        spent = self.policy.max_deletes if self.young else self._spent(moment)
+        spent = self.policy.max_deletes if self.young else self._spent(moment, window_of(self.policy))
         return Circumstances(
             now=moment.wall,
             uptime=moment.uptime,
@@ -180,15 +182,14 @@ class _Pass:
             clock_difference=self.fleet.clock_difference,
             ledger_read=self.readable,
             spent_in_window=spent,
-            spent_in_day=spent_since(read_ledger(self.text), moment.wall - DAY),
+            spent_in_day=self._spent(moment, DAY),
             trust=self.trust,
             fenced=fenced,
             approved=self.fleet.approved,
         )
 
-    def _spent(self, now: Moment) -> int:
-        window = window_of(self.policy)
-        # Our own are counted on the monotonic clock, which does not jump.
+    def _spent(self, now: Moment, window: timedelta) -> int:
+        # Our own are counted on the monotonic clock, which does not jump, and whatever becomes of the ledger.
         remembered = sum(now.uptime - at < window.total_seconds() for at in self.memory.deletions)
         return max(remembered, spent_since(read_ledger(self.text), now.wall - window))
 
@@ -253,7 +254,7 @@ class _Pass:
         if self.fleet.mode is Mode.DRY_RUN:
             self._rehearse(name, candidate.uid, moment, about)
             return
-        if self._spent(moment) >= self.policy.max_deletes:
+        if self._spent(moment, window_of(self.policy)) >= self.policy.max_deletes:
             # The clock was set back since the guards were asked; nobody else need be read for that.
             self.exhausted = True
             self.held[name] = Held(name=name, reason=Reason.BUDGET_SPENT)

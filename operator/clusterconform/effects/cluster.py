@@ -1,5 +1,8 @@
 """The API client: one way for every request, with the write fence in front of each write.
 
+Where the API server asks to wait (Retry-After), no request of that kind is sent before the time is over, whoever
+wants it: each caller has a pause of its own, and thousands of nodes want the same kind of write.
+
 Bodies are JSON values and answers are bytes: the caller decodes just what it reads.
 """
 
@@ -30,6 +33,8 @@ from clusterconform.effects.metrics import Metrics
 
 _TIMEOUT_SECONDS: Final = 10.0
 _PAGE: Final = 500
+# A server asks for seconds; nobody is to be silent for hours because of a slip in a header.
+_LONGEST_WAIT: Final = 300.0
 
 
 class _PageView(msgspec.Struct):
@@ -53,6 +58,7 @@ class Cluster:
         may_write: Callable[[float], bool],
         *,
         write_seconds: float = _TIMEOUT_SECONDS,
+        longest_wait: float = _LONGEST_WAIT,
     ) -> None:
         """Send over ``connection``.
 
@@ -63,10 +69,13 @@ class Cluster:
             may_write: The fence, asked immediately before each request that is not a read, with the seconds
                 that the request may take.
             write_seconds: How long a write may take; longer than the fence ever promises, and none is sent.
+            longest_wait: How long we wait at the most where the API server asks us to; seconds.
         """
         self._connection, self._metrics = connection, metrics
         self._write_seconds = min(write_seconds, _TIMEOUT_SECONDS)
         self._clock, self._may_write = clock, may_write
+        self._longest_wait = longest_wait
+        self._waits: dict[str, float] = {}
         self._session = connection.session()
         self._last_date = ""
         self.server_date: tuple[datetime, Moment] | None = None
@@ -85,6 +94,7 @@ class Cluster:
 
         Raises:
             FencedError: It is a write and we may not write now; nothing was sent.
+            BusyError: The API server asked to wait, just now or lately; in the second case nothing was sent.
             ApiError: What the API server said, or that it said nothing.
         """
         if timeout is None:
@@ -100,6 +110,7 @@ class Cluster:
             return await self._send_once(request, timeout)
 
     async def _send_once(self, request: Request, timeout: float) -> bytes:  # noqa: ASYNC109
+        self._wait_is_over(request)
         if request.method != "GET" and not self._may_write(timeout):
             raise FencedError(f"not sent, since we may not write now: {request.method} {request.path}")
         data = None if request.body is None else msgspec.json.encode(request.body)
@@ -118,10 +129,31 @@ class Cluster:
                 self._note_date(response.headers.get("Date", ""))
                 if response.status < 400:  # noqa: PLR2004 - what HTTP calls success
                     return answer
-                raise error_of(response.status, _status_object(answer), response.headers.get("Retry-After"))
+                refusal = error_of(response.status, _status_object(answer), response.headers.get("Retry-After"))
+                if refusal.retry_after is not None:
+                    wait = min(refusal.retry_after, self._longest_wait)
+                    self._waits[request.kind] = self._clock.uptime() + wait
+                raise refusal
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.requests.labels(request.method, "none").inc()
             raise UnreachableError(_words(error)) from error
+
+    def _wait_is_over(self, request: Request) -> None:
+        """Make sure that the API server does not want us to wait with ``request``.
+
+        Raises:
+            BusyError: It does.
+        """
+        if not self._waits or (until := self._waits.get(request.kind)) is None:
+            return
+        left = until - self._clock.uptime()
+        if left <= 0:
+            del self._waits[request.kind]
+            return
+        # Without the seconds: whoever tells of it would tell something new each time.
+        busy = BusyError(f"not sent, since the API server asked to wait: {request.kind}")
+        busy.retry_after = left
+        raise busy
 
     def _note_date(self, header: str) -> None:
         # Whole seconds, so each text is parsed once: a clock that is off by less is nobody's worry.

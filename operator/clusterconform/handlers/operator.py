@@ -81,8 +81,11 @@ async def operate(settings: Settings) -> None:
     await connection.open()
     clock, metrics = Clock(), Metrics()
     metrics.build.info({"version": version("clusterconform"), "python": platform.python_version()})
-    # Two clients, since the election must go on while everything else is fenced off.
-    election = Cluster(connection, metrics, clock, may_write=lambda _: True)
+    # Two clients, since the election must go on while everything else is fenced off; and it waits, where the API
+    # server asks for it, only as long as leaves time for another try.
+    election = Cluster(
+        connection, metrics, clock, may_write=lambda _: True, longest_wait=settings.lease.longest_write
+    )
     elector = Elector(election, clock, new_identity(), settings.lease)
     cluster = Cluster(
         connection,
@@ -257,7 +260,9 @@ class _Operator:
                 reaper.run(),
             ):
                 tasks.create_task(work)
-            tasks.create_task(watching.watch(registry, sessions, lambda: _stop_on_signals(stop)))
+            tasks.create_task(
+                watching.watch(registry, sessions, lambda: _stop_on_signals(stop), self.resync.profiles_served)
+            )
 
     async def _keep_complete(self) -> None:
         await self.resync.first()

@@ -2,7 +2,7 @@
 
 One at the start, then one every ten minutes. Nothing is written to any Node before the first is complete. A
 list that breaks off, or is empty where profiles were, is no evidence: nothing is concluded from what it
-lacks. What a later list lacks is forgotten only after a GET says 404.
+lacks. What a later list lacks is forgotten only after a second look, at it alone, does not find it either.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ from clusterconform.contract.lease import RESYNC_SECONDS
 from clusterconform.contract.matrix import MATRIX
 from clusterconform.contract.names import API_VERSION, PLURAL
 from clusterconform.contract.profile import ProfileObject, Refusal, manifest_of, read_profile
+from clusterconform.contract.request import Request
 from clusterconform.effects.clock import Clock
-from clusterconform.effects.cluster import Cluster
+from clusterconform.effects.cluster import Cluster, decoded
 from clusterconform.effects.errors import ApiError, GoneError, NotFoundError, UnreachableError
 from clusterconform.effects.seeding import seed
 from clusterconform.effects.stream import NODES_PATH
@@ -108,6 +109,14 @@ class Resync:
         self.synced_at = self._clock.uptime()
         log.debug("synced", extra={"fields": {"nodes": len(self._cache)}})
 
+    async def profiles_served(self) -> bool:
+        """Whether the API server knows RuntimeProfiles at all, which it does not without their CRD."""
+        try:
+            await self._cluster.get(f"{PROFILES_PATH}?limit=1")
+        except ApiError:
+            return False
+        return True
+
     async def _seed(self) -> None:
         present = [profile.name for profile in await self._read_profiles()]
         await seed(self._cluster, [manifest_of(profile) for profile in MATRIX.values()], present)
@@ -122,14 +131,18 @@ class Resync:
         return profiles
 
     async def _list_profiles(self) -> None:
-        profiles = await self._read_profiles()
+        try:
+            profiles = await self._read_profiles()
+        except NotFoundError:
+            # There is no such kind any more, and so no object of it; believed no sooner than an empty list.
+            profiles = []
         self._empty_lists = 0 if profiles else self._empty_lists + 1
         if not profiles and self._empty_lists < _EMPTY_LISTS:
             raise EvidenceIncompleteError("the list of RuntimeProfiles is empty")
         changed = self._cache.set_profiles(profiles)
         listed = {profile.name for profile in profiles}
         for profile in list(self._cache.profiles().values()):
-            if profile.name not in listed and await self._is_gone(f"{PROFILES_PATH}/{profile.name}"):
+            if profile.name not in listed and await self._is_gone_profile(profile.name):
                 changed = self._cache.drop_profile(profile.name, profile.uid) or changed
         if changed:
             self._catalogue_changed()
@@ -161,6 +174,15 @@ class Resync:
             version = version or seen
             nodes += [read_node(view) for view in views]
         return nodes, version
+
+    async def _is_gone_profile(self, name: str) -> bool:
+        """By a list of it alone: a right to get profiles is needed for nothing else, and is not asked for."""
+        path = f"{PROFILES_PATH}?fieldSelector=metadata.name%3D{name}"
+        try:
+            found = decoded(await self._cluster.send(Request(method="GET", path=path)))
+        except NotFoundError:
+            return True
+        return isinstance(found, dict) and found.get("items") == []
 
     async def _is_gone(self, path: str) -> bool:
         try:

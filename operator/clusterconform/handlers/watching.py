@@ -9,17 +9,18 @@ patch a returned value into the status.
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 import aiohttp
 import kopf
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from clusterconform.contract.facts import NodeView, UnreadableNodeError, read_node, view_node
-from clusterconform.contract.names import GROUP, NAMESPACE, PLURAL, PROBE_SELECTOR, VERSION
+from clusterconform.contract.names import API_VERSION, GROUP, NAMESPACE, PLURAL, PROBE_SELECTOR, VERSION
 from clusterconform.contract.profile import Refusal, read_profile
 from clusterconform.effects.connection import Connection
-from clusterconform.effects.stream import NodeStream
+from clusterconform.effects.stream import NODES_PATH, NodeStream
 from clusterconform.handlers.cache import Cache
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ _FIRST_RESTART, _LAST_RESTART = 1.0, 60.0
 # Kopf itself gives its tasks five seconds.
 _PARTING_SECONDS: Final = 8.0
 _PARTING_ROUNDS: Final = 5
+_LOOK_SECONDS: Final = 5.0
+_PROFILES_PATH: Final = f"/apis/{API_VERSION}/{PLURAL}"
 _DELETED: Final = "DELETED"
 
 
@@ -154,22 +157,39 @@ class Sessions:
         """Read over ``connection`` through ``stream``."""
         self._connection, self._stream = connection, stream
         self._open: list[aiohttp.ClientSession] = []
+        self._asked: set[str] = set()
 
     async def login(self) -> kopf.AiohttpSession:
         """A session with the credentials of now; Kopf asks again when they are refused."""
         await self._connection.open()
-        session = self._connection.session(self._stream)
+        session = self._connection.session(self._note, self._stream)
         self._open = [*(seen for seen in self._open if not seen.closed), session]
         return kopf.AiohttpSession(server=self._connection.server, aiohttp_session=session)
+
+    async def _note(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+        self._asked.add(request.url.path)
+        return await handler(request)
+
+    def lack_profiles(self) -> bool:
+        """Whether Kopf watches nodes and no profiles.
+
+        What a cluster serves it asks once, when it starts, and it begins all its watches then: what is missing
+        afterwards stays missing.
+        """
+        return NODES_PATH in self._asked and _PROFILES_PATH not in self._asked
 
     async def close(self) -> None:
         """Close what is still open: a Kopf that was cut short closes nothing."""
         for session in self._open:
             await session.close()
+        self._asked.clear()
 
 
 async def watch(
-    registry: Callable[[], Awaitable[kopf.OperatorRegistry]], sessions: Sessions, after_start: Callable[[], None]
+    registry: Callable[[], Awaitable[kopf.OperatorRegistry]],
+    sessions: Sessions,
+    after_start: Callable[[], None],
+    profiles_served: Callable[[], Awaitable[bool]],
 ) -> None:
     """Run Kopf for ever, reading through ``sessions``; ``after_start`` is called each time it has started.
 
@@ -177,7 +197,8 @@ async def watch(
 
     Its watchers raise on answers that a cluster gives in bad hours: an ERROR event, minutes of 403 or 5xx, a
     removed CRD. Then it is started anew, with a pause that doubles and one line in the log; the cache and the
-    resync go on meanwhile.
+    resync go on meanwhile. Where it found no RuntimeProfiles to watch, since their CRD was not there, it is
+    started anew as soon as ``profiles_served`` says that it is there again.
     """
     pause = _FIRST_RESTART
     asyncio.get_running_loop().set_exception_handler(_heard)
@@ -185,7 +206,7 @@ async def watch(
         started = asyncio.get_running_loop().time()
         try:
             try:
-                await _run_kopf(await registry(), after_start)
+                await _run_kopf(await registry(), after_start, _overtaken(sessions, profiles_served))
             finally:
                 await sessions.close()
             log.warning("the watches ended")
@@ -209,23 +230,38 @@ def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-async def _run_kopf(registry: kopf.OperatorRegistry, after_start: Callable[[], None]) -> None:
-    """Run Kopf until one of its tasks ends, and make sure that it ends as a whole.
+async def _overtaken(sessions: Sessions, profiles_served: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until there is a kind to watch that was not there when Kopf started."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if sessions.lack_profiles() and await profiles_served() and sessions.lack_profiles():
+            log.info("RuntimeProfiles can be watched now")
+            return
+
+
+async def _run_kopf(
+    registry: kopf.OperatorRegistry, after_start: Callable[[], None], overtaken: Coroutine[Any, Any, None]
+) -> None:
+    """Run Kopf until one of its tasks ends or it is overtaken, and make sure that it ends as a whole.
 
     It may not by itself: a watch whose session was closed waits for credentials that nobody brings any more.
     """
+    lookout = asyncio.create_task(overtaken, name="lookout")
     # At its end Kopf cancels every task that it is not told to leave alone, ours included.
     ours = asyncio.all_tasks()
-    # One namespace: probe pods are watched in ours alone. Nodes and profiles have none and are all watched.
-    roots = await kopf.spawn_tasks(registry=registry, settings=settings(), namespaces=[NAMESPACE], standalone=True)
-    after_start()
-    runner = asyncio.create_task(kopf.run_tasks(roots, ignored=ours), name="kopf")
     try:
-        await asyncio.wait([runner, *roots], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([runner], timeout=_PARTING_SECONDS)
+        # One namespace: probe pods are watched in ours alone. Nodes and profiles have none and are all watched.
+        roots = await kopf.spawn_tasks(
+            registry=registry, settings=settings(), namespaces=[NAMESPACE], standalone=True
+        )
+        after_start()
+        runner = asyncio.create_task(kopf.run_tasks(roots, ignored=ours), name="kopf")
+        await asyncio.wait([runner, *roots, lookout], return_when=asyncio.FIRST_COMPLETED)
+        if not lookout.done():
+            await asyncio.wait([runner], timeout=_PARTING_SECONDS)
     finally:
-        await _end_all_but(ours)
-    for task in [runner, *roots]:
+        await _end_all_but(ours - {lookout})
+    for task in [runner, *roots, lookout]:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 

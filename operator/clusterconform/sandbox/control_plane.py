@@ -138,12 +138,13 @@ class ControlPlane:
             SandboxFailed: a program ended, or the API was not ready in time.
             FileExistsError: the wanted directory is not empty.
         """
-        etcd, _ = self.builder.provide(ETCD), self.builder.provide(KUBE_APISERVER)
+        for part in (ETCD, KUBE_APISERVER):
+            self.builder.provide(part)
         self._departure.arm()
         atexit.register(self.stop)
         try:
             self._move_in()
-            self.etcd = self.programs.start("etcd", [etcd, *etcd_flags(self._place)])
+            self.start_etcd()
             self.start_api_server()
         except BaseException:
             self.stop()
@@ -188,6 +189,18 @@ class ControlPlane:
             )
         finally:
             health.close()
+
+    def start_etcd(self) -> Program:
+        """Start etcd, on the same port and with what it has stored; the API server finds it again by itself."""
+        if self.etcd is None or not self.etcd.running:
+            command: list[str | Path] = [self.builder.provide(ETCD), *etcd_flags(self._place)]
+            self.etcd = self.programs.start("etcd", command)
+        return self.etcd
+
+    def kill_etcd(self) -> None:
+        """End etcd in the middle of whatever it is doing; ``start_etcd`` brings it back."""
+        if self.etcd is not None:
+            self.etcd.kill()
 
     def start_api_server(self) -> Program:
         """Start the API server, on the same port each time, and wait until it is ready.

@@ -1,109 +1,17 @@
-"""docs/install.md, walked through: each block is run, and the operator's processes play its pods.
+"""docs/install.md, walked through: each block is run, and the operator's processes play its pods."""
 
-They run with the arguments of the Deployment as it is stored, under the shipped ServiceAccount.
-"""
-
-import os
-import re
 import signal
-import subprocess
-import sysconfig
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
-from deployment import kubectl_program
-from operators import NODES, PROFILES, ROOT, OperatorProcess, World
+from operators import NODES, PROFILES
+from walk import Walk, blocks, marks
 
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.nodes import agent_node, virtual_node
-
-Json = dict[str, Any]
-
-PAGE: Final = (ROOT / "docs" / "install.md").read_text()
-DEPLOYMENT: Final = "/apis/apps/v1/namespaces/clusterconform-system/deployments/clusterconform"
-
-
-def blocks(title: str) -> list[str]:
-    """The blocks of one section that are walked through."""
-    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    return re.findall(r"(?ms)^```sh\n(.*?)^```$", section)
-
-
-class Walk:
-    """Somebody at a shell, and the pods of the Deployment."""
-
-    def __init__(self, plane: ControlPlane, place: Path) -> None:
-        self.plane, self.world = plane, World(plane)
-        programs = f"{sysconfig.get_path('scripts')}{os.pathsep}{Path(kubectl_program()).parent}"
-        self._environment = {
-            **os.environ,
-            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "KUBECONFIG": str(plane.kubeconfig),
-            "HOME": str(place),
-        }
-        self.pods: list[OperatorProcess] = []
-
-    def run(self, block: str) -> str:
-        """What a block prints."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def section(self, title: str) -> list[str]:
-        """Run the blocks of a section one after another; what each printed."""
-        return [self.run(block) for block in blocks(title)]
-
-    def roll_out(self) -> None:
-        """Replace the processes by as many as the Deployment wants, with its arguments, one after another."""
-        spec = self.plane.admin.get(DEPLOYMENT)["spec"]
-        (container,) = spec["template"]["spec"]["containers"]
-        account = self.plane.service_account_kubeconfig("clusterconform-system", "clusterconform")
-        old, self.pods = self.pods, []
-        for _ in range(spec["replicas"]):
-            self.pods.append(OperatorProcess(account, *flags(container["args"])))
-            self.pods[-1].await_ready()
-            if old:
-                assert old.pop(0).stop() == 0
-        for process in old:
-            assert process.stop() == 0
-
-    def drifted(self, profile: str) -> int | None:
-        """How many nodes of a profile have drifted by its status; None where it has none yet."""
-        count: int | None = self.world.profile(profile).get("status", {}).get("nodes", {}).get("drifted")
-        return count
-
-    def leader(self) -> OperatorProcess:
-        """The process that leads."""
-        self.world.until(lambda: len(self._leading()) == 1, "one leads", seconds=60)
-        return self._leading()[0]
-
-    def _leading(self) -> list[OperatorProcess]:
-        return [pod for pod in self.pods if pod.running and pod.metric("clusterconform_leader") == 1]
-
-    def close(self) -> None:
-        """Stop what still runs."""
-        with ExitStack() as stack:
-            for process in self.pods:
-                stack.callback(process.stop)
-
-
-def flags(arguments: Sequence[str]) -> list[str]:
-    """The flags of the Deployment's container without the one that tells where to listen."""
-    assert arguments[0] == "run"
-    return [word for word in arguments[1:] if not word.startswith("--listen")]
 
 
 @pytest.fixture
@@ -115,16 +23,6 @@ def walk(builder: Builder, tmp_path: Path) -> Iterator[Walk]:
             yield walk
         finally:
             walk.close()
-
-
-def marks(node: Json) -> Json:
-    """What the operator may write on a node, addresses apart, and what it leaves behind if it leaves a trace."""
-    conditions = [seen for seen in node["status"].get("conditions", []) if seen["type"] == "RuntimeConformant"]
-    # The node lifecycle controller has a say too: taints and labels of its own come and go.
-    taints = [taint for taint in node["spec"].get("taints", []) if "node.kubernetes.io" not in taint["key"]]
-    labels = {key: value for key, value in node["metadata"]["labels"].items() if "kubernetes.io" not in key}
-    annotations = {key for key in node["metadata"].get("annotations", {}) if "outpost" in key}
-    return {"conditions": conditions, "taints": taints, "labels": labels, "annotations": annotations}
 
 
 @pytest.mark.timeout(500)

@@ -72,7 +72,8 @@ def entries(builder: Builder) -> Iterator[list[Json]]:
     """What the audit log holds of an operator that has seeded, repaired, published and reaped."""
     with staged(builder) as stage:
         stage.plane.start_scheduler()
-        apply_file(stage.plane.admin, ROOT / "deploy/overlays/pinned-addresses/pinning.yaml")
+        if builder.kubernetes.pins_addresses:
+            apply_file(stage.plane.admin, ROOT / "deploy/overlays/pinned-addresses/pinning.yaml")
         living = stage.alive(*HOSTS)
         dead = stage.dead("oak")
         stage.plane.admin.create(NODES, virtual_node("ash", "vk-native", now=datetime.now(UTC)))  # noqa: TID251

@@ -7,7 +7,7 @@ module proxy is all that is needed; it is asked for its newest version each time
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,6 @@ LOCKS: Final = (ROOT / "requirements-run.lock", ROOT / "requirements.lock")
 
 _DATABASE: Final = "golang.org/x/vulndb@latest"
 _SECONDS: Final = 600
-_FOUND: Final = 3  # what govulncheck ends with then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +75,32 @@ def of_programs(parts: Iterable[Part], builder: Builder) -> list[Answer]:
         return [Answer(subject="Go modules", found=None, said=said)]
     answers = []
     for part, program in programs:
-        done = _run([tool, "-mode=binary", f"-db=file://{database}", program])
-        found = {0: False, _FOUND: True}.get(done.returncode)
-        answers.append(Answer(subject=f"{part.name} {part.version}", found=found, said=done.stdout + done.stderr))
+        done = _run([tool, "-mode=binary", "-format=json", f"-db=file://{database}", program])
+        subject = f"{part.name} {part.version}, by {said}"
+        if done.returncode:
+            answers.append(Answer(subject=subject, found=None, said=done.stderr))
+        else:
+            lines = sorted(set(findings(done.stdout)))
+            answers.append(Answer(subject=subject, found=bool(lines), said="".join(f"{line}\n" for line in lines)))
     return answers
+
+
+def findings(stream: str) -> Iterator[str]:
+    """One line for each finding in govulncheck's stream of JSON that concerns a package that was linked.
+
+    It also tells of modules of which another package is vulnerable, one that is not in the program.
+    """
+    decoder, at = json.JSONDecoder(), 0
+    stream = stream.strip()
+    while at < len(stream):
+        message, at = decoder.raw_decode(stream, at)
+        while at < len(stream) and stream[at].isspace():
+            at += 1
+        finding = message.get("finding")
+        if finding and "package" in (where := finding["trace"][0]):
+            mended = finding.get("fixed_version") or "no version yet"
+            place = f"{where['package']} of {where['module']} {where['version']}"
+            yield f"{place}: {finding['osv']}, mended in {mended}"
 
 
 def _database(builder: Builder) -> tuple[Path | None, str]:

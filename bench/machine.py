@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from clusterconform.sandbox.parts import ETCD, KUBE_APISERVER
+from clusterconform.sandbox.parts import ETCD, NEWEST
 
 
 def describe() -> dict[str, str | int]:
@@ -18,7 +18,7 @@ def describe() -> dict[str, str | int]:
         "memory": f"{int((_field('/proc/meminfo', 'MemTotal') or '0 kB').split()[0]) / 1024**2:.1f} GiB",
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "kube-apiserver": KUBE_APISERVER.version,
+        "kube-apiserver": NEWEST.version,
         "etcd": ETCD.version,
         **{name: version(name) for name in ("aiohttp", "kopf", "msgspec", "clusterconform")},
         "shared by": "etcd, API server, operator, bench",

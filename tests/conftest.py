@@ -1,7 +1,7 @@
 """What all tests share: how long the property tests search.
 
 ``short`` belongs to every run and tries the same examples each time; ``--hypothesis-profile=long`` seeks new
-ones.
+ones. And which Kubernetes the end-to-end tests run on: ``--kubernetes=1.34``.
 """
 
 import os
@@ -9,6 +9,8 @@ import signal
 
 import pytest
 from hypothesis import settings
+
+from clusterconform.sandbox.parts import NEWEST, VERSIONS
 
 # Whoever runs several test processes tells each how wide the terminal is; what a command prints into a pipe does
 # not depend on it.
@@ -19,6 +21,16 @@ os.environ.pop("COLUMNS", None)
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the end-to-end tests run on another Kubernetes than the newest."""
+    parser.addoption(
+        "--kubernetes",
+        choices=list(VERSIONS),
+        default=NEWEST.minor,
+        help="version of the control plane in end-to-end tests",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

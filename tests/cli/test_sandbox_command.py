@@ -25,7 +25,7 @@ from clusterconform.cli.demo.profiles import Condition, Row
 from clusterconform.cli.demo.screen import Screen
 from clusterconform.cli.main import main
 from clusterconform.sandbox.builder import Progress, State
-from clusterconform.sandbox.parts import ETCD, KUBE_APISERVER, KWOK
+from clusterconform.sandbox.parts import ETCD, KWOK, NEWEST, OLDEST
 from clusterconform.sandbox.programs import Programs
 
 PROGRAM = Path(sys.executable).with_name("clusterconform")
@@ -77,7 +77,15 @@ def signals_kept() -> Iterator[None]:
 
 def test_help_names_every_option_and_the_exit_codes() -> None:
     text = invoke("--help").stdout
-    for word in ("--once", "--nodes", "--assets", "--kubeconfig-out", "Exit codes", "docs/sandbox.md"):
+    for word in (
+        "--once",
+        "--nodes",
+        "--kubernetes",
+        "--assets",
+        "--kubeconfig-out",
+        "Exit codes",
+        "docs/sandbox.md",
+    ):
         assert word in text
 
 
@@ -86,6 +94,12 @@ def test_a_fleet_has_bounds(nodes: int) -> None:
     refused = invoke("--nodes", str(nodes))
     assert refused.exit_code == 2
     assert f"{SMALLEST}<=x<={LARGEST}" in refused.stderr
+
+
+def test_a_version_that_is_not_pinned_is_refused() -> None:
+    refused = invoke("--kubernetes", "1.35")
+    assert refused.exit_code == 2
+    assert all(repr(version.minor) in refused.stderr for version in (NEWEST, OLDEST))
 
 
 def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
@@ -191,11 +205,11 @@ def drawn(board: Board, width: int = 100) -> list[str]:
 
 def test_the_board_shows_what_is_built_and_what_is_to_come() -> None:
     told: list[str] = []
-    board = Board([ETCD, KUBE_APISERVER, KWOK], told.append)
-    board.expect([KUBE_APISERVER, KWOK])
+    board = Board([ETCD, NEWEST.api_server, KWOK], told.append)
+    board.expect([NEWEST.api_server, KWOK])
     assert board.outline().startswith("To be built from pinned sources, once: kube-apiserver, kwok;")
     board.hear(Progress(part=ETCD, state=State.FOUND, elapsed=0, detail="/bin/etcd"))
-    board.hear(Progress(part=KUBE_APISERVER, state=State.BUILDING, elapsed=30, detail="310 packages"))
+    board.hear(Progress(part=NEWEST.api_server, state=State.BUILDING, elapsed=30, detail="310 packages"))
     building, to_come, detail = drawn(board)
     assert building.split(maxsplit=2) == ["kube-apiserver", "building", "30 s, about 3 min left    API"]
     assert to_come.startswith("kwok                     to come   about 80 s")

@@ -1,4 +1,4 @@
-"""One real control plane for all end-to-end tests of a session."""
+"""One real control plane for all end-to-end tests of a session, of the Kubernetes that ``--kubernetes`` names."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from clusterconform.contract.names import CRD_NAME
 from clusterconform.sandbox.builder import Builder, Progress, State
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.fleet import Fleet
-from clusterconform.sandbox.parts import ALL_PARTS, CHECKING_TOOLS
+from clusterconform.sandbox.parts import CHECKING_TOOLS, VERSIONS
 from clusterconform.sandbox.waiting import wait_until
 
 PARTS = pytest.StashKey[Builder]()
@@ -30,11 +30,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if terminal is not None and news.state not in {State.FOUND, State.BUILDING}:
             terminal.write_line(f"{news.part.name}: {news.state} after {news.elapsed:.0f} s")
 
-    builder = config.stash[PARTS] = Builder(report=report)
+    kubernetes = VERSIONS[config.option.kubernetes]
+    builder = config.stash[PARTS] = Builder(kubernetes=kubernetes, report=report)
     # The tools are as long in building as all the rest, and few tests ask for them.
     asked_for = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     tools = [tool for tool in CHECKING_TOOLS if tool.name in asked_for]
-    for future in builder.start([*ALL_PARTS, *tools]).values():
+    for future in builder.start([*kubernetes.parts, *tools]).values():
         future.exception()  # whoever needs a part that failed is told then
 
 

@@ -26,10 +26,11 @@ NOW = datetime.now(UTC)  # noqa: TID251 - the programs live in real time
 
 # Opens a sandbox, tells where it lives and what runs in it, and waits to be asked to end.
 SANDBOX = """
-import json, time
+import json, sys, time
 from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.control_plane import ControlPlane
-with Builder() as builder, ControlPlane(builder) as plane:
+from clusterconform.sandbox.parts import VERSIONS
+with Builder(kubernetes=VERSIONS[sys.argv[1]]) as builder, ControlPlane(builder) as plane:
     pids = [program.pid for program in plane.programs.running]
     print(json.dumps({"directory": str(plane.directory), "pids": pids}), flush=True)
     time.sleep(600)
@@ -51,15 +52,16 @@ def exists(pid: int) -> bool:
 
 
 def test_the_api_server_tells_its_pinned_version(plane: ControlPlane) -> None:
-    version = plane.admin.get("/version")
-    assert version["gitVersion"] == "v1.37.2"
-    assert (version["major"], version["minor"]) == ("1", "37")
+    version, pinned = plane.admin.get("/version"), plane.builder.kubernetes
+    assert version["gitVersion"] == pinned.version
+    assert f"{version['major']}.{version['minor']}" == pinned.minor
 
 
-@pytest.mark.parametrize("kind", ["mutatingadmissionpolicies", "validatingadmissionpolicies"])
-def test_admission_policies_are_served(plane: ControlPlane, kind: str) -> None:
+def test_admission_policies_are_served_but_for_the_mutating_ones_before_1_36(plane: ControlPlane) -> None:
     resources = plane.admin.get("/apis/admissionregistration.k8s.io/v1")["resources"]
-    assert kind in {resource["name"] for resource in resources}
+    kinds = {resource["name"] for resource in resources}
+    assert "validatingadmissionpolicies" in kinds
+    assert ("mutatingadmissionpolicies" in kinds) is plane.builder.kubernetes.pins_addresses
 
 
 def test_a_certificate_makes_its_holder_a_member_of_its_groups(plane: ControlPlane) -> None:
@@ -143,7 +145,7 @@ def test_a_real_kubelet_registers_and_becomes_ready(plane: ControlPlane, fleet: 
     stored = node(plane, name)
     assert stored["metadata"]["labels"].items() >= labels.items()
     assert stored["metadata"]["annotations"]["k3s.io/hostname"] == name
-    assert stored["status"]["nodeInfo"]["kubeletVersion"] == "v1.37.2"
+    assert stored["status"]["nodeInfo"]["kubeletVersion"] == plane.builder.kubernetes.version
     kubelet.stop()
 
 
@@ -213,10 +215,10 @@ def test_a_mixed_fleet_becomes_ready_and_ends_without_a_trace(builder: Builder) 
     ids=lambda it: it.name if isinstance(it, signal.Signals) else "",
 )
 def test_a_sandbox_that_is_asked_to_end_leaves_nothing(
-    number: signal.Signals, *, leaves_files: bool, tmp_path: Path
+    number: signal.Signals, *, leaves_files: bool, builder: Builder, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", SANDBOX],
+        [sys.executable, "-c", SANDBOX, builder.kubernetes.minor],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

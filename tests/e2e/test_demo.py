@@ -57,9 +57,10 @@ def demo(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.timeout(600)
 def test_five_acts_come_to_their_end_and_nothing_is_left(builder: Builder, temporary: Path) -> None:
-    with demo(temporary, "--once", "--nodes", "12") as process:
+    with demo(temporary, "--once", "--nodes", "12", "--kubernetes", builder.kubernetes.minor) as process:
         said, _ = process.communicate(timeout=540)
     assert process.returncode == 0, said
+    assert f"A Kubernetes {builder.kubernetes.minor} control plane, 12 nodes" in said
     assert re.findall(r"^(\d)\. .+: \S+", said, re.MULTILINE) == ["1", "2", "3", "4", "5"]
     repaired = re.findall(r"repaired (\d+) ms after the API server accepted the drift", said)
     assert len(repaired) == 3
@@ -88,7 +89,8 @@ def test_five_acts_come_to_their_end_and_nothing_is_left(builder: Builder, tempo
 @pytest.mark.timeout(600)
 def test_it_is_yours_until_ctrl_c(builder: Builder, temporary: Path) -> None:
     kubeconfig = temporary.parent / "kubeconfig"
-    with demo(temporary, "--nodes", "10", "--kubeconfig-out", str(kubeconfig)) as process:
+    version = builder.kubernetes.minor
+    with demo(temporary, "--nodes", "10", "--kubernetes", version, "--kubeconfig-out", str(kubeconfig)) as process:
         assert process.stdout is not None
         said = "".join(_until(process.stdout, "from here on"))
         assert f"{kubeconfig} get rtp -w" in said

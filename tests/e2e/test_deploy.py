@@ -9,14 +9,16 @@ import yaml
 from deployment import DEPLOY, OVERLAYS, ROOT, kustomized, overlay_objects
 from operators import World
 
+from clusterconform.sandbox.builder import Builder
+
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 DRY_RUN = ("apply", "--dry-run=server", "--validate=strict", "-f")
 
 FILES = [
     ROOT / "crds" / "profiles.yaml",
     *(file for file in sorted((DEPLOY / "base").glob("*.yaml")) if file.name != "kustomization.yaml"),
-    DEPLOY / "overlays" / "pinned-addresses" / "pinning.yaml",
 ]
+PINNING = DEPLOY / "overlays" / "pinned-addresses" / "pinning.yaml"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -27,12 +29,29 @@ def test_the_api_server_takes_every_file(file: Path, installed: None, kubectl: K
     assert done.stdout.count("(server dry run)") == len(done.stdout.splitlines()) > 0
 
 
+def test_the_policy_of_mode_pinned_is_taken_from_1_36_on(
+    installed: None, kubectl: Kubectl, builder: Builder
+) -> None:
+    done = kubectl(*DRY_RUN, str(PINNING))
+    if builder.kubernetes.pins_addresses:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("(server dry run)") == 2
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("no matches for kind") == 2
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_api_server_takes_every_overlay(overlay: str, installed: None, kubectl: Kubectl) -> None:
+def test_the_api_server_takes_every_overlay(
+    overlay: str, installed: None, kubectl: Kubectl, builder: Builder
+) -> None:
+    """But for what it does not know, before 1.36, of the one that pins addresses: that is named, and no more."""
     done = kubectl(*DRY_RUN, "-", input=kustomized(overlay))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("(server dry run)") == len(overlay_objects(overlay))
+    absent = 0 if builder.kubernetes.pins_addresses or overlay != "pinned-addresses" else 2
+    assert done.returncode == (1 if absent else 0), done.stderr
+    assert done.stderr.count("no matches for kind") == absent
+    assert done.stderr == "" or absent
+    assert done.stdout.count("(server dry run)") == len(overlay_objects(overlay)) - absent
 
 
 def test_the_operators_pod_needs_no_more_than_the_policy_restricted_allows(world: World, kubectl: Kubectl) -> None:

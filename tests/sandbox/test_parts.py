@@ -4,10 +4,21 @@ import re
 
 import pytest
 
-from clusterconform.sandbox.parts import ALL_PARTS, CHECKING_TOOLS, ETCD, KUBE_APISERVER, MODULES, Part
+from clusterconform.sandbox.parts import (
+    CHECKING_TOOLS,
+    ETCD,
+    MODULES,
+    NEWEST,
+    OLDEST,
+    SUPPLY_TOOLS,
+    VERSIONS,
+    Kubernetes,
+    Part,
+)
 
-EVERYTHING = (*ALL_PARTS, *CHECKING_TOOLS)
-EACH_PART = pytest.mark.parametrize("part", EVERYTHING, ids=lambda part: part.name)
+EVERYTHING = tuple(dict.fromkeys([*NEWEST.parts, *OLDEST.parts, *CHECKING_TOOLS, *SUPPLY_TOOLS]))
+EACH_PART = pytest.mark.parametrize("part", EVERYTHING, ids=lambda part: f"{part.name} {part.version}")
+EACH_VERSION = pytest.mark.parametrize("kubernetes", VERSIONS.values(), ids=lambda kubernetes: kubernetes.minor)
 
 
 def go_mod(part: Part) -> str:
@@ -38,19 +49,25 @@ def test_every_module_belongs_to_a_part() -> None:
     assert {folder.name for folder in MODULES.iterdir()} == {part.module for part in EVERYTHING}
 
 
-def test_every_staging_module_is_replaced_by_its_release() -> None:
-    text = go_mod(KUBE_APISERVER)
-    replaced = dict(re.findall(r"^\s*(k8s\.io/\S+) => (k8s\.io/\S+) v0\.37\.2$", text, re.MULTILINE))
+@EACH_VERSION
+def test_every_staging_module_is_replaced_by_its_release(kubernetes: Kubernetes) -> None:
+    text, release = go_mod(kubernetes.api_server), re.escape(kubernetes.version.replace("v1.", "v0."))
+    replaced = dict(re.findall(rf"^\s*(k8s\.io/\S+) => (k8s\.io/\S+) {release}$", text, re.MULTILINE))
     unreleased = {name for name, _ in re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0( |$)", text, re.MULTILINE)}
-    assert len(replaced) == 33
+    assert len(replaced) > 30
     assert all(old == new for old, new in replaced.items())
     assert unreleased <= set(replaced)
 
 
-def test_names_are_unique_and_storage_comes_first() -> None:
-    assert len({part.name for part in EVERYTHING}) == len(EVERYTHING)
-    assert ALL_PARTS[:2] == (ETCD, KUBE_APISERVER)
+@EACH_VERSION
+def test_names_are_unique_and_storage_comes_first(kubernetes: Kubernetes) -> None:
+    parts = (*kubernetes.parts, *CHECKING_TOOLS, *SUPPLY_TOOLS)
+    assert len({part.name for part in parts}) == len(parts)
+    assert parts[:2] == (ETCD, kubernetes.api_server)
 
 
-def test_the_api_server_is_linked_with_its_version() -> None:
-    assert "-X k8s.io/component-base/version.gitVersion=v1.37.2" in KUBE_APISERVER.build_flags[-1]
+@EACH_VERSION
+def test_the_api_server_is_linked_with_its_version(kubernetes: Kubernetes) -> None:
+    flags, version = kubernetes.api_server.build_flags[-1], kubernetes.version
+    assert f"-X k8s.io/component-base/version.gitVersion={version}" in flags
+    assert f"v{kubernetes.minor}." in version

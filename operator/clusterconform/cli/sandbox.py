@@ -8,6 +8,8 @@ import click
 
 from clusterconform.cli.demo import ending
 from clusterconform.cli.demo.population import LARGEST, SMALLEST
+from clusterconform.cli.formats import Word
+from clusterconform.sandbox.parts import NEWEST, VERSIONS
 
 _INTERRUPTED = 130
 
@@ -27,6 +29,7 @@ Examples:
   clusterconform sandbox                  # stays until Ctrl-C
   clusterconform sandbox --once           # ends by itself; exit code 0 if every act came to its end
   clusterconform sandbox --nodes 500 --kubeconfig-out ./sandbox.kubeconfig
+  clusterconform sandbox --kubernetes 1.34  # another control plane; built once, apart from the newest
 Docs: docs/sandbox.md"""
 )
 @click.option("--once", is_flag=True, help="End after the four acts, in about two minutes.")
@@ -39,6 +42,13 @@ Docs: docs/sandbox.md"""
     help="Nodes of the fleet: agents, virtual nodes, one real kubelet, one virtual-kubelet.",
 )
 @click.option(
+    "--kubernetes",
+    type=Word(list(VERSIONS)),
+    default=NEWEST.minor,
+    show_default=True,
+    help="Version of the control plane and of the real kubelet.",
+)
+@click.option(
     "--assets",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Directory with ready programs (kube-apiserver, ...); what it lacks is built.",
@@ -49,7 +59,9 @@ Docs: docs/sandbox.md"""
     callback=_absent,
     help="Write the administrator's kubeconfig here too; removed at the end.",
 )
-def sandbox(*, once: bool, build_only: bool, nodes: int, assets: Path | None, kubeconfig_out: Path | None) -> None:
+def sandbox(
+    *, once: bool, build_only: bool, nodes: int, kubernetes: str, assets: Path | None, kubeconfig_out: Path | None
+) -> None:
     """Start a control plane on this machine, a mixed fleet and the operator; let nodes drift, heal and die.
 
     The first run builds the programs from pinned sources, which takes minutes; later ones take seconds.
@@ -67,7 +79,13 @@ def sandbox(*, once: bool, build_only: bool, nodes: int, assets: Path | None, ku
     from clusterconform.sandbox.programs import ProgramEnded  # noqa: PLC0415
     from clusterconform.sandbox.waiting import SandboxFailed  # noqa: PLC0415
 
-    wishes = Wishes(nodes=nodes, once=once, assets=assets, kubeconfig=kubeconfig_out)
+    wishes = Wishes(
+        nodes=nodes,
+        once=once,
+        assets=assets,
+        kubeconfig=kubeconfig_out,
+        kubernetes=VERSIONS[kubernetes],
+    )
     try:
         with ending.orderly():
             failure = build(wishes, Screen()) if build_only else play(wishes, Screen())

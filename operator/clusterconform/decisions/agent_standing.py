@@ -120,7 +120,8 @@ def _addresses_published(standing: AgentStanding) -> Result:
     if published + ghosts < total:
         return "False", Finding(Reason.ENDPOINTS_NOT_PUBLISHED, message)
     if standing.unpinned:
-        words = f"mode Pinned goes on as Status: {standing.unpinned[:_WORDS_LENGTH]}"
+        needs = "mode Pinned goes on as Status; its policy needs Kubernetes 1.36 or newer"
+        words = f"{needs}: {standing.unpinned[:_WORDS_LENGTH]}"
         return "False", Finding(Reason.PINNING_POLICY_MISSING, words)
     return "True", Finding(Reason.ENDPOINT_PUBLISHED, message)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from clusterconform.sandbox.parts import Part
+from clusterconform.sandbox.parts import NEWEST, Kubernetes, Part
 from clusterconform.sandbox.programs import Launcher, kill_group
 from clusterconform.sandbox.toolchain import ToolchainUnavailable, find_go, go_environment, install_go
 
@@ -84,6 +84,7 @@ class Builder:
         cache: Path | None = None,
         assets: Path | None = None,
         *,
+        kubernetes: Kubernetes = NEWEST,
         report: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         """Prepare; nothing is looked for yet.
@@ -91,9 +92,11 @@ class Builder:
         Args:
             cache: where built parts are kept; ``default_cache()`` if None.
             assets: a directory with ready executables that is trusted as it is.
+            kubernetes: the version whose programs its sandboxes run.
             report: told about every change; called from the building thread.
         """
         self.cache = cache or default_cache()
+        self.kubernetes = kubernetes
         self._assets = assets
         self._report = report
         self._launcher = Launcher()

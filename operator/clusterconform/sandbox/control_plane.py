@@ -33,7 +33,7 @@ from clusterconform.sandbox.command_lines import (
 from clusterconform.sandbox.departure import Departure, undisturbed
 from clusterconform.sandbox.kubeconfig import write_kubeconfig
 from clusterconform.sandbox.lodging import Lodging, Ports
-from clusterconform.sandbox.parts import ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER, Part
+from clusterconform.sandbox.parts import ETCD, Part
 from clusterconform.sandbox.programs import Program, Programs
 from clusterconform.sandbox.waiting import SandboxFailed, wait_until
 
@@ -138,7 +138,7 @@ class ControlPlane:
             SandboxFailed: a program ended, or the API was not ready in time.
             FileExistsError: the wanted directory is not empty.
         """
-        for part in (ETCD, KUBE_APISERVER):
+        for part in (ETCD, self.builder.kubernetes.api_server):
             self.builder.provide(part)
         self._departure.arm()
         atexit.register(self.stop)
@@ -212,7 +212,8 @@ class ControlPlane:
             return self.api_server
         audit = (self._audit_policy(), self.audit_log) if self._audit else None
         flags = api_server_flags(self._place, audit=audit, requests_in_flight=self._requests_in_flight)
-        command: list[str | Path] = [self.builder.provide(KUBE_APISERVER), *flags, *self._api_server_flags]
+        executable = self.builder.provide(self.builder.kubernetes.api_server)
+        command: list[str | Path] = [executable, *flags, *self._api_server_flags]
         self.api_server = self.programs.start("kube-apiserver", command)
         needed = [program for program in (self.api_server, self.etcd) if program is not None]
         # The default namespace is made a moment after /readyz turns green, and everybody needs it.
@@ -255,7 +256,7 @@ class ControlPlane:
             port,
             lifecycle or NodeLifecycle(),
         )
-        self.controller_manager = self._start_component(KUBE_CONTROLLER_MANAGER, flags, port)
+        self.controller_manager = self._start_component(self.builder.kubernetes.controller_manager, flags, port)
         # Its first deed that others wait for: without this account no pod can be created.
         wait_until(
             lambda: self.admin.answers("/api/v1/namespaces/default/serviceaccounts/default"),
@@ -271,7 +272,7 @@ class ControlPlane:
             self.scheduler.kill()
         port = self.ports.take()
         flags = scheduler_flags(self._place, self.kubeconfig_for("system:kube-scheduler"), port)
-        self.scheduler = self._start_component(KUBE_SCHEDULER, flags, port)
+        self.scheduler = self._start_component(self.builder.kubernetes.scheduler, flags, port)
         return self.scheduler
 
     def kubeconfig_for(self, user: str, groups: Iterable[str] = ()) -> Path:

@@ -15,7 +15,7 @@ from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.kubelets import start_hollow_kubelet, start_virtual_kubelet
 from clusterconform.sandbox.kwok import KEPT_ALIVE, kept_alive, write_configuration
 from clusterconform.sandbox.nodes import agent_name, agent_node, virtual_node, wire_time
-from clusterconform.sandbox.parts import KUBEMARK, KWOK, VIRTUAL_KUBELET
+from clusterconform.sandbox.parts import KWOK, VIRTUAL_KUBELET
 from clusterconform.sandbox.programs import Program
 from clusterconform.sandbox.waiting import wait_until
 
@@ -202,7 +202,7 @@ def mixed_fleet(plane: ControlPlane, size: int = 40) -> Fleet:
         PartUnavailable: a program is nowhere and cannot be built.
         SandboxFailed: something ended, or the nodes were not ready in time.
     """
-    plane.builder.start([KUBEMARK, KWOK, VIRTUAL_KUBELET])
+    plane.builder.start([plane.builder.kubernetes.kubelet, KWOK, VIRTUAL_KUBELET])
     fleet = Fleet(plane)
     agents, virtual = fleet_manifests(size - 2, now=datetime.now(UTC))  # noqa: TID251 - a sandbox lives in real time
     fleet.create_nodes([*map(kept_alive, agents), *virtual])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusterconform.sandbox.control_plane import ControlPlane
-from clusterconform.sandbox.parts import KUBEMARK, VIRTUAL_KUBELET
+from clusterconform.sandbox.parts import VIRTUAL_KUBELET
 from clusterconform.sandbox.programs import Program
 from clusterconform.sandbox.waiting import wait_until
 
@@ -48,7 +48,7 @@ def start_hollow_kubelet(
         SandboxFailed: it ended, or the node did not appear in time.
     """
     command: list[str | Path] = [
-        plane.builder.provide(KUBEMARK),
+        plane.builder.provide(plane.builder.kubernetes.kubelet),
         "--morph=kubelet",
         f"--name={name}",
         f"--kubeconfig={plane.kubeconfig_for(f'system:node:{name}', ['system:nodes'])}",

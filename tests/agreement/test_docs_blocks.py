@@ -81,10 +81,13 @@ def _asked_for() -> set[tuple[str, str]]:
 
 
 def _walked() -> list[str]:
-    """The blocks of the sections that tests/e2e/test_install.py names."""
-    tree = ast.parse((TESTS / "e2e" / "test_install.py").read_text())
+    """The blocks of the sections that the tests name that walk through them."""
+    trees = [ast.parse((TESTS / "e2e" / name).read_text()) for name in ("test_install.py", "test_helm.py")]
     words = {
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        node.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     titles = re.findall(r"(?m)^## (.+)$", (ROOT / INSTALL).read_text())
     return [text for title in titles if title in words for text in section(INSTALL, title)]

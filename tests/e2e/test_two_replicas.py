@@ -140,10 +140,10 @@ def test_the_faults_are_as_many_as_was_said() -> None:
 
 def test_a_standby_is_ready_and_asks_for_nothing_but_the_lease(pair: Pair) -> None:
     standby = pair.one(STANDBY)
-    proxy, begun, watches = standby.proxy, len(standby.proxy.exchanges), standby.proxy.watches
+    proxy, begun, watches = standby.proxy, len(standby.proxy.exchanges), len(standby.proxy.watched)
     pair.scene.world.until(lambda: len(proxy.exchanges) > begun + 3, "it has looked some times")
     assert {(seen.method, seen.path) for seen in proxy.exchanges[begun:]} == {("GET", LEASE_PATH)}
-    assert proxy.watches == watches
+    assert len(proxy.watched) == watches
     assert standby.process.get("/readyz")[0] == 200
     assert standby.process.metric("clusterconform_leader") == 0
 

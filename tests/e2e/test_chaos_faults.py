@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 from chaos_stage import (
     CRD,
     LEDGER,
@@ -24,10 +23,12 @@ from chaos_stage import (
     of_lease,
     of_nodes,
 )
-from operators import CRDS, NODES, PROFILES, ROOT
+from docs_blocks import block
+from operators import NODES, PROFILES
 from proxy import Exchange, Matches, Reply, When
+from shell import Shell
 
-from clusterconform.cli.demo.shipped import apply_file
+from clusterconform.contract.lease import LEASE_PATH
 from clusterconform.sandbox.builder import Builder
 
 GONE: Final = Reply(410, "Expired")
@@ -317,7 +318,16 @@ def test_an_operator_whose_first_list_fails_on_its_last_page_writes_to_no_node(r
 # --- our own objects ---------------------------------------------------------------------------------------
 
 
-def test_profiles_are_watched_again_after_their_crd_was_deleted_and_made_again(ripe: Scene) -> None:
+def test_what_the_page_says_to_look_at_first_tells_who_leads(ripe: Scene, tmp_path: Path) -> None:
+    looked = Shell(ripe.plane.kubeconfig, tmp_path).run(block("docs/faults.md", "clusterconform status"))
+    holder = ripe.plane.admin.get(LEASE_PATH)["spec"]["holderIdentity"]
+    assert f"holderIdentity: {holder}" in looked
+    assert looked.count(holder) >= 2, "status names it too"
+
+
+def test_profiles_are_watched_again_after_their_crd_was_deleted_and_made_again(
+    ripe: Scene, tmp_path: Path
+) -> None:
     world, admin = ripe.world, ripe.plane.admin
     marked = len([entry for entry in ripe.writes() if "subresource" not in entry["objectRef"]])
     name = next(ripe.drifters)
@@ -330,9 +340,8 @@ def test_profiles_are_watched_again_after_their_crd_was_deleted_and_made_again(r
         "nodes are watched alone",
         seconds=60,
     )
-    admin.create(CRDS, yaml.safe_load((ROOT / "crds" / "runtimeprofiles.yaml").read_text()))
-    world.until(lambda: admin.answers(PROFILES), "the CRD is served", seconds=60)
-    apply_file(admin, ROOT / "crds" / "profiles.yaml")
+    shell = Shell(ripe.plane.kubeconfig, tmp_path)
+    shell.run(block("docs/faults.md", "kubectl apply -f crds/runtimeprofiles.yaml"))
     ripe.configure()
     world.until(ripe.is_settled, "all nodes conform again", seconds=120)
     assert len([entry for entry in ripe.writes() if "subresource" not in entry["objectRef"]]) == marked

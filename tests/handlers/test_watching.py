@@ -314,6 +314,24 @@ async def test_410_lists_again_and_tells_of_what_vanished_meanwhile(tmp_path: Pa
     assert told.nodes.count("laptop-vk-podman") == 2
 
 
+async def test_a_watch_that_is_refused_with_410_lists_again_and_costs_no_new_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = FakeApi()
+    api.put(NODES, agent())
+    async with watching_server(tmp_path, api) as (told, _, here):
+        await told.until(lambda: len(told.cache) == 1)
+        lists, here.refused = len(api.asked("GET", NODES)), [410, 410, 410]
+        here.end_watches()
+        async with asyncio.timeout(40):
+            while here.refused or not here.watching:  # noqa: ASYNC110 - see served()
+                await asyncio.sleep(0.01)
+        assert len(api.asked("GET", NODES)) == lists + 3
+        api.put(NODES, virtual())
+        await told.until(lambda: len(told.cache) == 2)
+    assert [record.message for record in caplog.records if record.name == watching.__name__] == []
+
+
 async def test_profiles_whose_crd_was_missing_are_watched_as_soon_as_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

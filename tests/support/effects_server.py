@@ -65,6 +65,7 @@ class Served:
         mute: The path of watches that get no answer at all, not even a head.
         muted: How often such a one began to wait.
         hidden: Whether there is no kind RuntimeProfile, as without its CRD.
+        refused: HTTP statuses with which the next watches of nodes are refused.
     """
 
     def __init__(self, api: FakeApi) -> None:
@@ -73,14 +74,20 @@ class Served:
         self.users: list[str] = []
         self.watching, self.watches, self.mute, self.muted = 0, 0, "", 0
         self.hidden = False
+        self.refused: list[int] = []
         self._news = asyncio.Event()
         self._lines: dict[str, bytes] = {}
-        self._closing = False
+        self._closing, self._ended = False, 0
         api.listeners.append(lambda *_: self._wake())
 
     def close_watches(self) -> None:
         """End all watches, now and for ever."""
         self._closing = True
+        self._wake()
+
+    def end_watches(self) -> None:
+        """End those that are open now."""
+        self._ended += 1
         self._wake()
 
     def say(self, path: str, line: bytes) -> None:
@@ -110,6 +117,9 @@ class Served:
         return await _sent(request, answer)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
+        if request.path == NODES and self.refused:
+            status = self.refused.pop(0)
+            return web.json_response({"kind": "Status", "code": status}, status=status)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         while request.path == self.mute and not self._closing:
             self.muted += 1
@@ -118,8 +128,9 @@ class Served:
         seen = int(request.query.get("resourceVersion", "0"))
         self.watching += request.path == NODES
         self.watches += request.path == PROFILES
+        ended = self._ended
         try:
-            while not self._closing:
+            while not self._closing and self._ended == ended:
                 news = self._news
                 for version, kind, raw in self.api.history[request.path]:
                     if version > seen:

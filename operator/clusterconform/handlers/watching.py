@@ -9,7 +9,8 @@ patch a returned value into the status.
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import aiohttp
@@ -150,6 +151,13 @@ def settings() -> kopf.OperatorSettings:
     return chosen
 
 
+class _Gone:
+    """Stands in for the content of a watch that was refused with HTTP 410: the ERROR event that says so."""
+
+    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        yield b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
+
+
 class Sessions:
     """Makes the sessions through which Kopf reads, and closes what Kopf leaves open."""
 
@@ -168,7 +176,13 @@ class Sessions:
 
     async def _note(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         self._asked.add(request.url.path)
-        return await handler(request)
+        response = await handler(request)
+        if response.status == HTTPStatus.GONE and request.url.query.get("watch") == "true":
+            # Kopf dies of the status, and lists again at an event that says the same.
+            response.status = HTTPStatus.OK
+            content: Any = _Gone()
+            response.content = content
+        return response
 
     def lack_profiles(self) -> bool:
         """Whether Kopf watches nodes and no profiles.

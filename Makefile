@@ -22,9 +22,9 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Show the operator at work on a real control plane; ONCE=1 ends by itself
 	@$(BIN)/clusterconform sandbox $(if $(ONCE),--once)
 
-# End-to-end tests wait for most of their time: three files at once on two cores are no slower each. A file stays
+# End-to-end tests wait for most of their time: four files at once on two cores are hardly slower each. A file stays
 # together, since its tests share control planes.
-AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
+AT_ONCE := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(READY) lint parts ## The short suite
 	@$(BIN)/python -m pytest -m "not long" $(AT_ONCE)

@@ -3,18 +3,14 @@
 import json
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 from deployment import DEPLOY, Json, objects_in, overlay_objects
-from docs_blocks import block
-from shell import Shell
 
 from clusterconform.contract import names
 from clusterconform.sandbox.builder import Builder
-from clusterconform.sandbox.control_plane import ControlPlane
 from clusterconform.sandbox.parts import HELM
 
 Helm = Callable[..., subprocess.CompletedProcess[str]]
@@ -146,16 +142,3 @@ def test_the_chart_is_of_the_version_of_the_program() -> None:
     project = (DEPLOY.parent / "pyproject.toml").read_text()
     assert f'version = "{chart["version"]}"' in project
     assert chart["appVersion"] == chart["version"] == image.rpartition(":")[2]
-
-
-def test_the_steps_of_the_page_can_be_walked_through(builder: Builder, bare: ControlPlane, tmp_path: Path) -> None:
-    shell = Shell(bare.kubeconfig, tmp_path, builder.provide(HELM))
-    apply, *steps = block(
-        "docs/install.md", "kubectl apply -f crds/runtimeprofiles.yaml\nhelm install"
-    ).splitlines()
-    shell.run(apply)
-    place = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/deployments/clusterconform"
-    for step, bound in zip(steps, ("observe", "enforce"), strict=True):
-        shell.run(step)
-        (container,) = bare.admin.get(place)["spec"]["template"]["spec"]["containers"]
-        assert f"--bound={bound}" in container["args"]

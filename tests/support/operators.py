@@ -148,7 +148,7 @@ def operator(
     finally:
         code = process.stop()
     assert code == 0, process.rubbish
-    assert not process.rubbish
+    assert not process.rubbish, process.rubbish
     bad = [line for line in process.lines if "exception" in line]
     assert not bad, bad
 

@@ -28,11 +28,10 @@ def _absent(_ctx: click.Context, _param: click.Parameter, value: Path | None) ->
 Examples:
   clusterconform sandbox                  # stays until Ctrl-C
   clusterconform sandbox --once           # ends by itself; exit code 0 if every act came to its end
-  clusterconform sandbox --nodes 500 --kubeconfig-out ./sandbox.kubeconfig
-  clusterconform sandbox --kubernetes 1.34  # another control plane; built once, apart from the newest
+  clusterconform sandbox --nodes 500 --kubernetes 1.34
 Docs: docs/sandbox.md"""
 )
-@click.option("--once", is_flag=True, help="End after the four acts, in about two minutes.")
+@click.option("--once", is_flag=True, help="End after the acts, in about two minutes.")
 @click.option("--build-only", is_flag=True, help="Build the programs that are missing, and end.")
 @click.option(
     "--nodes",

@@ -7,8 +7,10 @@ patch a returned value into the status.
 """
 
 import asyncio
+import gc
 import logging
 import traceback
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -152,7 +154,16 @@ def settings() -> kopf.OperatorSettings:
 
 
 class _Gone:
-    """Stands in for the content of a watch that was refused with HTTP 410: the ERROR event that says so."""
+    """Stands in for the content of a watch that was refused with HTTP 410: the ERROR event that says so.
+
+    Everything but the way in which Kopf reads is passed on: a response closes its content.
+    """
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         yield b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
@@ -180,7 +191,7 @@ class Sessions:
         if response.status == HTTPStatus.GONE and request.url.query.get("watch") == "true":
             # Kopf dies of the status, and lists again at an event that says the same.
             response.status = HTTPStatus.OK
-            content: Any = _Gone()
+            content: Any = _Gone(response.content)
             response.content = content
         return response
 
@@ -216,6 +227,8 @@ async def watch(
     """
     pause = _FIRST_RESTART
     asyncio.get_running_loop().set_exception_handler(_heard)
+    # A generator that Kopf left behind (see there) may be collected when no loop is left to close it in.
+    warnings.filterwarnings("ignore", r"coroutine method '\w+' of '\w+_watch' was never awaited", RuntimeWarning)
     while True:
         started = asyncio.get_running_loop().time()
         try:
@@ -233,14 +246,18 @@ async def watch(
 
 
 def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Pass an error of a callback on, but for one of Kopf's that says nothing.
+    """Pass an error of a callback on, but for two of Kopf's that say nothing.
 
     A watch that is told to stop while its request is under way asks for the current task, of which a callback has
-    none; it stops all the same (kopf 1.45, clients/api.py, request_cancel_callback).
+    none; it stops all the same (kopf 1.45, clients/api.py, request_cancel_callback). And a watcher that is
+    cancelled between two events leaves its generators behind; they are closed all at once, and the outer one finds
+    the inner one closing already (clients/watching.py, infinite_watch).
     """
     error = context.get("exception")
-    frames = traceback.extract_tb(error.__traceback__) if isinstance(error, AssertionError) else []
-    if not any(frame.name == "request_cancel_callback" for frame in frames):
+    names = {frame.name for frame in traceback.extract_tb(error.__traceback__)} if error is not None else set()
+    stopped = isinstance(error, AssertionError) and "request_cancel_callback" in names
+    closing = isinstance(error, RuntimeError) and "infinite_watch" in names
+    if not stopped and not closing:
         loop.default_exception_handler(context)
 
 
@@ -275,6 +292,7 @@ async def _run_kopf(
             await asyncio.wait([runner], timeout=_PARTING_SECONDS)
     finally:
         await _end_all_but(ours - {lookout})
+        await _close_generators()
     for task in [runner, *roots, lookout]:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -288,3 +306,10 @@ async def _end_all_but(ours: set[asyncio.Task[Any]]) -> None:
         for task in left:
             task.cancel()
         await asyncio.wait(left, timeout=1.0)
+
+
+async def _close_generators() -> None:
+    """Have what Kopf's watchers left behind closed now: once the loop has ended, nobody would any more."""
+    gc.collect()
+    for _ in range(_PARTING_ROUNDS):
+        await asyncio.sleep(0)

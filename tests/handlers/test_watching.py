@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
@@ -474,3 +475,51 @@ async def test_an_error_of_a_callback_is_heard_but_for_kopfs_empty_one(caplog: p
     await asyncio.sleep(0.01)
     (record,) = [record for record in caplog.records if record.name == "asyncio"]
     assert "another" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "heard"),
+    [
+        ("infinite_watch", RuntimeError("generator didn't stop after athrow()"), False),
+        ("infinite_watch", ValueError("of another kind"), True),
+        ("another_watch", RuntimeError("of somebody else"), True),
+    ],
+)
+async def test_that_a_generator_of_kopfs_was_closing_already_is_no_error(
+    name: str, error: Exception, heard: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing() -> None:
+        raise error
+
+    # Only the name of the frame tells whose it is.
+    failing.__code__ = failing.__code__.replace(co_name=name)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(watching._heard)
+    loop.call_soon(failing)
+    await asyncio.sleep(0.01)
+    assert [record.name for record in caplog.records] == (["asyncio"] if heard else [])
+
+
+async def test_a_generator_that_was_left_behind_is_closed_while_there_is_a_loop() -> None:
+    closed = asyncio.Event()
+
+    async def events() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            closed.set()
+
+    async def leave() -> None:
+        left: list[object] = []
+        stream = events()
+        left += [left, stream]  # only the collector finds it
+        assert await anext(stream) == 1
+
+    gc.disable()
+    try:
+        await leave()
+        assert not closed.is_set()
+        await watching._close_generators()
+        assert closed.is_set()
+    finally:
+        gc.enable()

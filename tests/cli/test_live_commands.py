@@ -363,6 +363,15 @@ def test_the_ledger_is_cut_by_time_and_node(
     assert "1 lines cannot be read" in done.stderr
 
 
+@pytest.mark.parametrize(("listed", "shown"), [(19, " 19 "), (20, " 20+ ")])
+def test_as_many_held_nodes_as_the_operator_lists_may_be_more(server: StandIn, listed: int, shown: str) -> None:
+    rows = [{"name": f"ash-{number}", "reason": "MassStale"} for number in range(listed)]
+    profile = server.objects[f"{PROFILES}/k3s"]
+    profile["status"]["nodeGC"]["held"] = rows
+    line = next(row for row in run(server, "status").stdout.splitlines() if row.strip().startswith("k3s "))
+    assert shown in f"{line} "
+
+
 def test_a_deletion_whose_outcome_nobody_saw_is_said_to_be_unknown(server: StandIn) -> None:
     line = '{"at":"2026-08-01T12:00:00Z","event":"intended","node":"elm-22222222","uid":"uid-2"}\n'
     server.objects[LEDGER]["data"]["ledger.jsonl"] += line

@@ -13,6 +13,7 @@ from clusterconform.cli.gather import lease_of, objects_of, profiles_of
 from clusterconform.cli.live import Live, UnavailableError, cluster_options
 from clusterconform.contract.times import parse_time
 from clusterconform.decisions.glance import glance
+from clusterconform.decisions.standing import HELD
 
 _PERIOD_SECONDS: Final = 2.0
 _COLUMNS: Final = (
@@ -88,7 +89,7 @@ def text_of(value: Mapping[str, Any]) -> str:
             profile["name"],
             profile["ready"],
             *(str(profile["nodes"][name]) for _, name in _COLUMNS),
-            str(profile["held"]),
+            _held(profile["held"]),
             profile["reason"],
         )
         for profile in value["profiles"]
@@ -144,6 +145,11 @@ def _heard(value: Mapping[str, Any], now: datetime) -> str:
     if value["lastResync"] is None and value["lastHeard"] is None:
         return "not told by any leader"
     return f"{ago(value['lastResync'], now)}; nodes last heard of {ago(value['lastHeard'], now)}"
+
+
+def _held(count: int) -> str:
+    # The operator lists no more: how many there are besides, nobody tells.
+    return f"{count}+" if count >= HELD else str(count)
 
 
 def _until(held: Mapping[str, Any], now: datetime) -> str:
